@@ -1,0 +1,1 @@
+//! Every decision: no I/O, no clock.

@@ -1,0 +1,1 @@
+//! Counters under durable ceilings and records on LMDB.

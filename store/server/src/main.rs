@@ -1,0 +1,2 @@
+//! The store.
+fn main() {}
