@@ -3,7 +3,7 @@
 
 #[rustfmt::skip]
 #[allow(
-    clippy::pedantic, clippy::allow_attributes, clippy::use_self, clippy::or_fun_call, missing_docs, unreachable_pub,
+    clippy::pedantic, clippy::allow_attributes, clippy::allow_attributes_without_reason, clippy::use_self, clippy::or_fun_call, missing_docs, unreachable_pub,
     unused_qualifications, clippy::large_futures, reason = "generated code"
 )]
 #[path = "generated/porch.v1.rs"]

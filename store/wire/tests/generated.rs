@@ -5,7 +5,8 @@ use std::{env, fs, path::Path};
 #[test]
 fn generated_code_is_fresh() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = protox::compile(["shared_data.proto"], [root.join("proto")]).expect("shared_data.proto compiles");
+    let files = protox::compile(["shared_data.proto"], [root.join("proto")])
+        .expect("shared_data.proto compiles");
     let out = tempfile::tempdir().expect("a temporary folder");
     tonic_prost_build::configure()
         .bytes(".")
