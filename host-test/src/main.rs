@@ -1,2 +1,50 @@
-//! The harness.
-fn main() {}
+//! `porch-host`: the commands of the harness.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "porch-host", version, about = "Demo and test harness of porch")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the demo service: each POST to /orders inserts a row, GET /orders/count tells how many there are.
+    Upstream {
+        /// Address and port; port 0 takes a free one. The first line of output says which.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// The database file that keeps the rows; made when it is missing.
+        #[arg(long)]
+        database: PathBuf,
+    },
+    /// Show, step by step, what porch does, on real parts.
+    Demo {
+        /// Leave everything running afterwards and print commands to try; Ctrl-C ends it.
+        #[arg(long)]
+        keep: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Upstream { listen, database } => porch_host::upstream::serve(listen, &database),
+        Command::Demo { keep } => porch_host::demo::run(keep),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "a command says why it failed")]
+            {
+                eprintln!("porch-host: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The demo service: what stands behind the proxy and counts how often it ran.
+//!
+//! A row is committed before any byte of an answer, so its count is the truth about executions.
+
+mod answer;
+mod rows;
+mod server;
+mod wish;
+
+pub use server::serve;
