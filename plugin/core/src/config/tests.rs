@@ -1,0 +1,136 @@
+//! A configuration is refused whole, and the refusal says where and why.
+
+use super::Settings;
+
+const GOOD: &str = r#"{
+  "store": {"cluster": "porch_store", "timeout": "250ms", "namespace": "shop"},
+  "limiter": {"on_store_failure": "deny", "rules": [
+    {"name": "per-client", "quota": 100, "window": "60s", "key": ["client_address", {"header": "X-Api-Key"}, {"literal": "a"}],
+     "match": {"path_prefix": "/orders", "methods": ["GET"]}}
+  ]},
+  "idempotency": {"execute": {"detached": {"cluster": "porch_execute", "timeout": "30s"}}, "policies": [
+    {"name": "orders", "match": {"path_prefix": "/orders"}, "principal": {"header": "X-User"}},
+    {"name": "rest", "principal": "none"}
+  ]}
+}"#;
+
+fn refused(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from} is not in the good document");
+    Settings::parse(GOOD.replacen(from, to, 1).as_bytes())
+        .expect_err("refused")
+        .to_string()
+}
+
+#[test]
+fn a_good_one_is_taken_with_its_defaults() {
+    let settings = Settings::parse(GOOD.as_bytes()).expect("accepted");
+    let limiter = settings.limiter.expect("a limiter");
+    assert_eq!(limiter.rules[0].reserve, 10);
+    assert_eq!(limiter.rules[0].window_s, 60);
+    let idempotency = settings.idempotency.expect("idempotency");
+    assert_eq!(idempotency.policies[0].ttl_ms, 86_400_000);
+    assert_eq!(idempotency.policies[0].remember_ms, 7 * 86_400_000);
+    assert_eq!(idempotency.policies[0].lease_ms, 35_500);
+    assert_eq!(idempotency.max_request_bytes, 1_048_576);
+}
+
+#[test]
+fn a_refusal_names_the_field_what_came_and_what_was_expected() {
+    for (from, to, expected) in [
+        (
+            r#""window": "60s""#,
+            r#""window": "500ms""#,
+            r#"limiter.rules[0].window: expected a duration such as 250ms, 60s, 24h or 7d, whole seconds from 1s to 30d, got "500ms""#,
+        ),
+        (
+            r#""window": "60s""#,
+            r#""window": "1500ms""#,
+            r#"limiter.rules[0].window: expected whole seconds from 1s to 30d, got "1500ms""#,
+        ),
+        (
+            r#""quota": 100"#,
+            r#""quota": -1"#,
+            "limiter.rules[0].quota: invalid value: integer `-1`, expected u32",
+        ),
+        (
+            r#""quota""#,
+            r#""qota""#,
+            "limiter.rules[0].qota: unknown field `qota`, expected one of",
+        ),
+        (
+            r#""name": "per-client""#,
+            r#""name": "Per Client""#,
+            r#"limiter.rules[0].name: expected 1 to 64 of a-z, 0-9 and `-`, got "Per Client""#,
+        ),
+        (
+            r#""namespace": "shop""#,
+            r#""namespace": """#,
+            "store.namespace: expected 1 to 128 bytes",
+        ),
+        (
+            r#""deny""#,
+            r#""panic""#,
+            "limiter.on_store_failure: unknown variant `panic`, expected `local` or `deny`",
+        ),
+        (
+            r#""name": "rest""#,
+            r#""name": "orders""#,
+            "idempotency.policies[1].name: expected a name that no earlier policy has",
+        ),
+        (
+            r#""/orders", "methods""#,
+            r#""orders", "methods""#,
+            "limiter.rules[0].match.path_prefix: expected a path",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""principal": "nobody""#,
+            "idempotency.policies[1].principal: unknown variant `nobody`",
+        ),
+        (
+            r#""X-User""#,
+            r#""X User""#,
+            "idempotency.policies[0].principal.header: expected a header's name",
+        ),
+        (
+            r#""timeout": "30s""#,
+            r#""timeout": "1h""#,
+            "idempotency.execute.detached.timeout: expected a duration",
+        ),
+    ] {
+        let message = refused(from, to);
+        assert!(
+            message.starts_with(expected),
+            "{to}\n  expected {expected}\n  got      {message}"
+        );
+    }
+}
+
+#[test]
+fn neither_part_is_refused() {
+    let message = Settings::parse(br#"{"store": {"cluster": "s", "namespace": "n"}}"#)
+        .expect_err("refused")
+        .to_string();
+    assert_eq!(
+        message,
+        ".: expected `limiter`, `idempotency` or both, got neither"
+    );
+}
+
+#[test]
+fn no_configuration_is_refused() {
+    Settings::parse(b"").expect_err("refused");
+    Settings::parse(b"{} x").expect_err("refused");
+}
+
+#[test]
+fn only_what_is_needed_is_demanded() {
+    let settings = Settings::parse(
+        br#"{"store": {"cluster": "s", "namespace": "n"}, "limiter": {"rules": [
+            {"name": "a", "quota": 1, "window": "1s", "match": {"path_prefix": "/a"}}]}}"#,
+    )
+    .expect("accepted");
+    assert!(settings.demands(b"GET", b"/b?x=/a").nothing);
+    let demands = settings.demands(b"GET", b"/a?b");
+    assert!(!demands.nothing && demands.client_address && !demands.fields);
+}

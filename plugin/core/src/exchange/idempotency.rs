@@ -1,0 +1,497 @@
+//! The keyed part of an exchange: collect, claim, execute, settle, answer.
+
+use super::worker::Held;
+use super::{Action, Answer, Count, Execution, Next, PolicyOutcome, State, Turn};
+use crate::config::Idempotency;
+use crate::http::{self, Field, RequestHead, Response};
+use crate::idempotency::kept;
+use crate::idempotency::key::KeyHeader;
+use crate::idempotency::outcome::{Certainty, Executed, certainty};
+use crate::idempotency::policy::FingerprintHead;
+use crate::problem::Problem;
+use crate::store::{
+    Abandon, Claim, ClaimId, Claimed, Complete, Error, Operation, Outcome, RecordKey, Reply,
+};
+
+/// The header that carries the key.
+const KEY_HEADER: &str = "idempotency-key";
+
+/// Lines of a kept answer, at most. The store's bound.
+const KEPT_LINES_MAX: usize = 256;
+/// Bytes of a kept answer's lines, at most. The store's bound.
+const KEPT_LINES_BYTES_MAX: usize = 64 * 1024;
+
+/// A request that is refused before it runs.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    policy: usize,
+    outcome: PolicyOutcome,
+    answer: Answer,
+}
+
+impl Refusal {
+    fn new(policy: usize, outcome: PolicyOutcome, problem: Problem<'_>) -> Self {
+        Self {
+            policy,
+            outcome,
+            answer: Answer::problem(problem),
+        }
+    }
+}
+
+/// A request with a key.
+#[derive(Debug)]
+pub(super) struct Keyed {
+    policy: usize,
+    key: RecordKey,
+    fingerprint: FingerprintHead,
+    fields: Vec<Field>,
+    marks: Vec<Field>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Coming,
+    Whole { bytes: Vec<u8>, claim_id: ClaimId },
+}
+
+impl Keyed {
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self.body, Body::Whole { .. })
+    }
+
+    pub(super) fn marked(self, marks: Vec<Field>) -> Self {
+        Self { marks, ..self }
+    }
+
+    /// So many bytes of the body are held.
+    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, (Refusal, Vec<Field>)> {
+        let limit = turn
+            .worker
+            .settings
+            .idempotency
+            .as_ref()
+            .map_or(0, |settings| settings.max_request_bytes);
+        if bytes > limit {
+            let problem = Problem::RequestTooLarge { limit };
+            let refusal = Refusal::new(self.policy, PolicyOutcome::TooLarge, problem);
+            return Err((refusal, self.marks));
+        }
+        Ok(self)
+    }
+
+    pub(super) fn body_end(
+        self,
+        bytes: Vec<u8>,
+        claim_id: ClaimId,
+        turn: &Turn<'_>,
+    ) -> Result<Self, (Refusal, Vec<Field>)> {
+        let keyed = self.held(bytes.len(), turn)?;
+        Ok(Self {
+            body: Body::Whole { bytes, claim_id },
+            ..keyed
+        })
+    }
+}
+
+/// The store is asked who executes the key.
+#[derive(Debug)]
+pub(super) struct Claiming {
+    policy: usize,
+    claim: Claim,
+    execution: Execution,
+    marks: Vec<Field>,
+    held: Held,
+}
+
+/// The request runs.
+#[derive(Debug)]
+pub(super) struct Executing {
+    policy: usize,
+    claim: Claim,
+    marks: Vec<Field>,
+    held: Held,
+    client: Client,
+}
+
+/// The outcome is on its way to the store.
+#[derive(Debug)]
+pub(super) struct Settling {
+    answer: Answer,
+    marks: Vec<Field>,
+    held: Held,
+    client: Client,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    Waits,
+    Gone,
+}
+
+impl Executing {
+    pub(super) fn without_client(self) -> Self {
+        Self {
+            client: Client::Gone,
+            ..self
+        }
+    }
+}
+
+impl Settling {
+    pub(super) fn without_client(self) -> Self {
+        Self {
+            client: Client::Gone,
+            ..self
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// What a request does once the limits allow it.
+    pub(super) fn next(&mut self, head: &RequestHead<'_>) -> Next {
+        let settings = self.worker.settings.clone();
+        let Some(idempotency) = &settings.idempotency else {
+            return Next::Pass;
+        };
+        let Some((index, policy)) = idempotency.policy(head.method, head.path_only()) else {
+            return Next::Pass;
+        };
+        if head.fields.iter().any(|field| field.is(kept::REPLAYED)) {
+            self.actions
+                .push(Action::RemoveRequestField(kept::REPLAYED));
+        }
+        if cannot_be_held(head) {
+            self.count(Count::Policy(index, PolicyOutcome::Bypassed));
+            return Next::Pass;
+        }
+        let invalid = |problem| Next::Refuse(Refusal::new(index, PolicyOutcome::Invalid, problem));
+        let key = match KeyHeader::read(http::values(head.fields, KEY_HEADER)) {
+            KeyHeader::Key(key) => key,
+            KeyHeader::Absent if policy.requires_key(head.method) => {
+                return invalid(Problem::KeyMissing);
+            }
+            KeyHeader::Absent => {
+                self.count(Count::Policy(index, PolicyOutcome::Unkeyed));
+                return Next::Pass;
+            }
+            KeyHeader::Invalid(detail) => {
+                return invalid(Problem::KeyInvalid { detail });
+            }
+        };
+        let Some(principal) = policy.principal(head) else {
+            return invalid(Problem::PrincipalMissing);
+        };
+        Next::Key(Box::new(Keyed {
+            policy: index,
+            key: policy.record_key(head, &principal, &key),
+            fingerprint: FingerprintHead::new(head),
+            fields: kept::executed(head.fields),
+            marks: vec![],
+            body: Body::Coming,
+        }))
+    }
+
+    pub(super) fn refuse(&mut self, refusal: Refusal, marks: Vec<Field>) -> State {
+        self.count(Count::Policy(refusal.policy, refusal.outcome));
+        self.answer(refusal.answer, marks)
+    }
+
+    /// The body is whole: asks to be the one that executes.
+    pub(super) fn claim(&mut self, keyed: Keyed) -> State {
+        let Keyed {
+            policy: index,
+            key,
+            fingerprint,
+            fields,
+            marks,
+            body,
+        } = keyed;
+        let settings = self.worker.settings.clone();
+        let policy = settings
+            .idempotency
+            .as_ref()
+            .and_then(|idempotency| idempotency.policies.get(index));
+        let (Some(policy), Body::Whole { bytes, claim_id }) = (policy, body) else {
+            return State::Over;
+        };
+        let Some(held) = self.worker.hold(bytes.len()) else {
+            let refusal = Refusal::new(index, PolicyOutcome::Overloaded, Problem::Overloaded);
+            return self.refuse(refusal, marks);
+        };
+        let claim = Claim {
+            key,
+            id: claim_id,
+            fingerprint: fingerprint.with_body(&bytes),
+            lease_ms: policy.lease_ms,
+            ttl_ms: policy.ttl_ms,
+            remember_ms: policy.remember_ms,
+            large: false,
+        };
+        self.actions.push(Action::Call(Operation::Claim(claim)));
+        State::Claiming(Claiming {
+            policy: index,
+            claim,
+            execution: Execution {
+                fields,
+                body: bytes,
+            },
+            marks,
+            held,
+        })
+    }
+
+    /// What the claim got.
+    pub(super) fn claimed(&mut self, claiming: Claiming, reply: Reply) -> State {
+        let claimed = match reply {
+            Reply::Claimed(claimed) => claimed,
+            Reply::Error(Error::DataLoss) => Claimed::Unknown { status: 0 },
+            Reply::Error(Error::Unavailable | Error::Refused)
+            | Reply::Admitted { .. }
+            | Reply::Completed
+            | Reply::Abandoned => return self.unclaimed(claiming, true),
+        };
+        let Claiming {
+            policy,
+            claim,
+            execution,
+            marks,
+            held,
+        } = claiming;
+        match claimed {
+            Claimed::Granted => {
+                self.count(Count::Policy(policy, PolicyOutcome::Executed));
+                self.actions.push(Action::Execute(execution));
+                State::Executing(Executing {
+                    policy,
+                    claim,
+                    marks,
+                    held,
+                    client: Client::Waits,
+                })
+            }
+            Claimed::Large => {
+                let claim = Claim {
+                    large: true,
+                    ..claim
+                };
+                self.actions.push(Action::Call(Operation::Claim(claim)));
+                State::Claiming(Claiming {
+                    policy,
+                    claim,
+                    execution,
+                    marks,
+                    held,
+                })
+            }
+            Claimed::Replay(mut response) => {
+                self.worker.release(held);
+                self.count(Count::Policy(policy, PolicyOutcome::Replayed));
+                response
+                    .fields
+                    .push(Field::new(kept::REPLAYED, &b"true"[..]));
+                self.answer(
+                    Answer {
+                        response,
+                        details: "porch_replayed",
+                    },
+                    marks,
+                )
+            }
+            Claimed::InFlight => self.refuse_claim(
+                Refusal::new(policy, PolicyOutcome::InFlight, Problem::InFlight),
+                marks,
+                held,
+            ),
+            Claimed::Mismatch => {
+                let problem = Problem::FingerprintMismatch;
+                self.refuse_claim(
+                    Refusal::new(policy, PolicyOutcome::Mismatch, problem),
+                    marks,
+                    held,
+                )
+            }
+            Claimed::Tombstone { status } => {
+                let problem = Problem::ResponseNotRetained {
+                    original_status: status,
+                };
+                self.refuse_claim(
+                    Refusal::new(policy, PolicyOutcome::NotRetained, problem),
+                    marks,
+                    held,
+                )
+            }
+            Claimed::Unknown { status } => {
+                let status = if (200..=599).contains(&status) {
+                    status
+                } else {
+                    500
+                };
+                let problem = Problem::OutcomeUnknown { status };
+                self.refuse_claim(
+                    Refusal::new(policy, PolicyOutcome::Unknown, problem),
+                    marks,
+                    held,
+                )
+            }
+        }
+    }
+
+    fn refuse_claim(&mut self, refusal: Refusal, marks: Vec<Field>, held: Held) -> State {
+        self.worker.release(held);
+        self.refuse(refusal, marks)
+    }
+
+    /// The store did not take the claim in time: nothing runs.
+    pub(super) fn unclaimed(&mut self, claiming: Claiming, sent: bool) -> State {
+        if sent {
+            self.actions
+                .push(Action::Call(Operation::Abandon(abandon(&claiming.claim))));
+        }
+        let problem = Problem::StoreUnavailable;
+        let refusal = Refusal::new(claiming.policy, PolicyOutcome::Unavailable, problem);
+        self.refuse_claim(refusal, claiming.marks, claiming.held)
+    }
+
+    /// The client left before anything ran.
+    pub(super) fn leave_claim(&mut self, claiming: Claiming) -> State {
+        self.actions.push(Action::GiveUp(abandon(&claiming.claim)));
+        self.worker.release(claiming.held);
+        State::Over
+    }
+
+    /// The execution ended: its outcome goes to the store, then the answer to the client.
+    pub(super) fn executed(&mut self, executing: Executing, executed: Executed) -> State {
+        let Executing {
+            policy: index,
+            claim,
+            marks,
+            held,
+            client,
+        } = executing;
+        self.worker.release(held);
+        let settings = self.worker.settings.clone();
+        let Some(idempotency) = &settings.idempotency else {
+            return State::Over;
+        };
+        let outcome_unknown = Problem::OutcomeUnknown { status: 502 };
+        let (certainty, answer, trailers) = match executed {
+            Executed::NotDispatched => {
+                let answer = Answer::problem(Problem::Overloaded);
+                (Certainty::NotProcessed, answer, false)
+            }
+            Executed::Failed => {
+                let answer = Answer::problem(outcome_unknown);
+                (Certainty::Unknown, answer, false)
+            }
+            Executed::Answered { response, trailers } => {
+                let policy = idempotency.policies.get(index);
+                let releases = policy.map_or(&[][..], |policy| &policy.release_statuses);
+                let certainty = certainty(response.status, &response.fields, releases);
+                let response = Response {
+                    fields: kept::first_answer(response.fields),
+                    ..response
+                };
+                (
+                    certainty,
+                    Answer {
+                        response,
+                        details: "porch_executed",
+                    },
+                    trailers,
+                )
+            }
+        };
+        let status = answer.response.status;
+        let (operation, held) = match certainty {
+            Certainty::NotProcessed => {
+                self.count(Count::Policy(index, PolicyOutcome::Released));
+                (Operation::Abandon(abandon(&claim)), Held::NONE)
+            }
+            Certainty::Unknown => {
+                self.count(Count::Policy(index, PolicyOutcome::Unknown));
+                (complete(&claim, Outcome::Unknown { status }), Held::NONE)
+            }
+            Certainty::Processed => {
+                if let Some((response, held)) = self.keep(idempotency, &answer.response, trailers) {
+                    (complete(&claim, Outcome::Response(response)), held)
+                } else {
+                    self.count(Count::Policy(index, PolicyOutcome::NotKept));
+                    (complete(&claim, Outcome::Tombstone { status }), Held::NONE)
+                }
+            }
+        };
+        self.actions.push(Action::Call(operation));
+        State::Settling(Settling {
+            answer,
+            marks,
+            held,
+            client,
+        })
+    }
+
+    /// What of an answer is kept, if it can be: not too large, and nothing of it lost on the way.
+    fn keep(
+        &mut self,
+        settings: &Idempotency,
+        answer: &Response,
+        trailers: bool,
+    ) -> Option<(Response, Held)> {
+        let fields = kept::replayed(&answer.fields);
+        let lines_bytes: usize = fields
+            .iter()
+            .map(|field| field.name.len().saturating_add(field.value.len()))
+            .sum();
+        let fits = answer.body.len() <= settings.max_response_bytes
+            && fields.len() <= KEPT_LINES_MAX
+            && lines_bytes <= KEPT_LINES_BYTES_MAX;
+        if trailers || !fits {
+            return None;
+        }
+        let held = self
+            .worker
+            .hold(answer.body.len().saturating_add(lines_bytes))?;
+        Some((
+            Response {
+                status: answer.status,
+                fields,
+                body: answer.body.clone(),
+            },
+            held,
+        ))
+    }
+
+    /// The outcome is durable, or the store had its time: the client gets the answer.
+    pub(super) fn settled(&mut self, settling: Settling) -> State {
+        self.worker.release(settling.held);
+        match settling.client {
+            Client::Waits => self.answer(settling.answer, settling.marks),
+            Client::Gone => State::Over,
+        }
+    }
+}
+
+fn abandon(claim: &Claim) -> Abandon {
+    Abandon {
+        key: claim.key,
+        id: claim.id,
+        lease_ms: claim.lease_ms,
+    }
+}
+
+fn complete(claim: &Claim, outcome: Outcome) -> Operation {
+    Operation::Complete(Complete {
+        key: claim.key,
+        id: claim.id,
+        outcome,
+    })
+}
+
+/// gRPC, upgrades and CONNECT are streams: holding them would break them.
+fn cannot_be_held(head: &RequestHead<'_>) -> bool {
+    head.method == b"CONNECT"
+        || head.fields.iter().any(|field| field.is("upgrade"))
+        || http::values(head.fields, "content-type")
+            .any(|value| value.starts_with(b"application/grpc"))
+}

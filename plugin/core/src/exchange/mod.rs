@@ -1,0 +1,253 @@
+//! One request and its answer: events in, actions out.
+//!
+//! The contract: give an [`Exchange`] one [`Event`], then carry out all [`Action`]s in order, before the next event.
+//! An event that does not fit the state (a reply for a call that was given up, say) changes nothing.
+
+mod action;
+mod idempotency;
+mod limiter;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use action::{Action, Answer, Count, Event, Execution, PolicyOutcome, RuleOutcome};
+pub use worker::Worker;
+
+use crate::http::{Field, RequestHead};
+use crate::time::Timestamp;
+use idempotency::{Claiming, Executing, Keyed, Refusal, Settling};
+use limiter::Admitting;
+
+/// One request and its answer.
+///
+/// ```text
+///            .-- no rule --------------------------.
+///  request --+-> Admitting --admitted--> key? --no-+--> Passing --> over
+///                   |                     | yes
+///                   | refused             v
+///                   |                Collecting --body over--> Claiming --granted--> Executing --> Settling
+///                   v                     | 413                   | replay, 409, 422      (goes on without     |
+///                Answered <---------------+-----------------------+  the client)                              |
+///                   ^------------------------------ durable, or the store's timeout --------------------------'
+/// ```
+#[derive(Debug)]
+pub struct Exchange {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has happened yet.
+    Fresh,
+    /// The store is asked whether the limits allow the request.
+    Admitting(Admitting),
+    /// A keyed request's body is on its way.
+    Collecting(Keyed),
+    /// The store is asked who executes the key.
+    Claiming(Claiming),
+    /// The request runs, whether or not its client waits.
+    Executing(Executing),
+    /// The outcome is on its way to the store.
+    Settling(Settling),
+    /// The request went on to upstream as it came.
+    Passing {
+        /// What is added to the answer.
+        marks: Vec<Field>,
+    },
+    /// The client has its answer from us.
+    Answered {
+        /// Whether the answer names its content type; if not, what the proxy adds is removed.
+        typed: bool,
+    },
+    /// Nothing more will happen.
+    Over,
+}
+
+/// What a request that the limits allow does next.
+#[derive(Debug)]
+enum Next {
+    Pass,
+    Refuse(Refusal),
+    Key(Box<Keyed>),
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            state: State::Fresh,
+        }
+    }
+}
+
+impl Exchange {
+    /// Whether the request's body must be collected: [`Event::BodyHeld`] while it comes, [`Event::BodyEnd`] at its end.
+    pub fn wants_body(&self) -> bool {
+        match &self.state {
+            State::Collecting(_) => true,
+            State::Admitting(admitting) => admitting.wants_body(),
+            State::Fresh
+            | State::Claiming(_)
+            | State::Executing(_)
+            | State::Settling(_)
+            | State::Passing { .. }
+            | State::Answered { .. }
+            | State::Over => false,
+        }
+    }
+
+    /// Nothing more will come of it: it can be dropped.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Takes an event at `now`, and adds what is to be done to `actions`.
+    pub fn handle(
+        &mut self,
+        event: Event<'_>,
+        now: Timestamp,
+        worker: &mut Worker,
+        actions: &mut Vec<Action>,
+    ) {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let mut turn = Turn {
+            now,
+            worker,
+            actions,
+        };
+        self.state = turn.take(state, event);
+    }
+}
+
+/// One event's worth of work.
+struct Turn<'a> {
+    now: Timestamp,
+    worker: &'a mut Worker,
+    actions: &'a mut Vec<Action>,
+}
+
+impl Turn<'_> {
+    fn take(&mut self, state: State, event: Event<'_>) -> State {
+        match (state, event) {
+            (State::Fresh, Event::RequestHead(head)) => self.start(&head),
+
+            (State::Admitting(admitting), Event::Store(reply)) => self.admitted(admitting, reply),
+            (State::Admitting(admitting), Event::StoreFailed { .. }) => self.admit_alone(admitting),
+            (State::Admitting(admitting), Event::BodyHeld(bytes)) => {
+                match admitting.held(bytes, self) {
+                    Ok(admitting) => State::Admitting(admitting),
+                    Err(refusal) => self.refuse(refusal, vec![]),
+                }
+            }
+            (State::Admitting(admitting), Event::BodyEnd { body, claim_id }) => {
+                match admitting.body_end(body, claim_id, self) {
+                    Ok(admitting) => State::Admitting(admitting),
+                    Err(refusal) => self.refuse(refusal, vec![]),
+                }
+            }
+
+            (State::Collecting(keyed), Event::BodyHeld(bytes)) => match keyed.held(bytes, self) {
+                Ok(keyed) => State::Collecting(keyed),
+                Err((refusal, marks)) => self.refuse(refusal, marks),
+            },
+            (State::Collecting(keyed), Event::BodyEnd { body, claim_id }) => {
+                match keyed.body_end(body, claim_id, self) {
+                    Ok(keyed) => self.claim(keyed),
+                    Err((refusal, marks)) => self.refuse(refusal, marks),
+                }
+            }
+
+            (State::Claiming(claiming), Event::Store(reply)) => self.claimed(claiming, reply),
+            (State::Claiming(claiming), Event::StoreFailed { sent }) => {
+                self.unclaimed(claiming, sent)
+            }
+            (State::Claiming(claiming), Event::ClientGone) => self.leave_claim(claiming),
+
+            (State::Executing(executing), Event::Executed(executed)) => {
+                self.executed(executing, executed)
+            }
+            (State::Executing(executing), Event::ClientGone) => {
+                State::Executing(executing.without_client())
+            }
+
+            (State::Settling(settling), Event::Store(_) | Event::StoreFailed { .. }) => {
+                self.settled(settling)
+            }
+            (State::Settling(settling), Event::ClientGone) => {
+                State::Settling(settling.without_client())
+            }
+
+            (State::Passing { marks }, Event::ResponseHead) => {
+                self.actions
+                    .extend(marks.into_iter().map(Action::AddResponseField));
+                State::Passing { marks: vec![] }
+            }
+            (State::Answered { typed }, Event::ResponseHead) => {
+                if !typed {
+                    self.actions
+                        .push(Action::RemoveResponseField("content-type"));
+                }
+                State::Answered { typed: true }
+            }
+
+            (
+                State::Fresh
+                | State::Admitting(_)
+                | State::Collecting(_)
+                | State::Passing { .. }
+                | State::Answered { .. }
+                | State::Over,
+                Event::ClientGone,
+            ) => State::Over,
+
+            (
+                state,
+                Event::RequestHead(_)
+                | Event::BodyHeld(_)
+                | Event::BodyEnd { .. }
+                | Event::Store(_)
+                | Event::StoreFailed { .. }
+                | Event::Executed(_)
+                | Event::ResponseHead,
+            ) => state,
+        }
+    }
+
+    fn start(&mut self, head: &RequestHead<'_>) -> State {
+        let next = self.next(head);
+        self.admit(head, next)
+    }
+
+    /// Goes on with a request that the limits allow; `marks` tell its client where it stands.
+    fn proceed(&mut self, next: Next, marks: Vec<Field>) -> State {
+        match next {
+            Next::Pass => {
+                self.actions.push(Action::Pass);
+                State::Passing { marks }
+            }
+            Next::Refuse(refusal) => self.refuse(refusal, marks),
+            Next::Key(keyed) => {
+                let keyed = keyed.marked(marks);
+                if keyed.is_whole() {
+                    self.claim(keyed)
+                } else {
+                    State::Collecting(keyed)
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, mut answer: Answer, marks: Vec<Field>) -> State {
+        let typed = answer
+            .response
+            .fields
+            .iter()
+            .any(|field| field.is("content-type"));
+        answer.response.fields.extend(marks);
+        self.actions.push(Action::Answer(answer));
+        State::Answered { typed }
+    }
+
+    fn count(&mut self, count: Count) {
+        self.actions.push(Action::Count(count));
+    }
+}
