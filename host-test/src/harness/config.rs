@@ -67,6 +67,22 @@ impl EnvoyConfig {
         Ok(())
     }
 
+    /// Sets how long upstream may take (on both listeners) and how long a detached execution may take.
+    ///
+    /// # Errors
+    /// When the file has no route or no execution.
+    pub fn set_timeouts(&mut self, route: &str, execute: &str) -> anyhow::Result<()> {
+        *at(self.idempotency()?, "/idempotency/execute/detached/timeout")? = json!(execute);
+        for listener in LISTENERS {
+            let manager = self.connection_manager(listener)?;
+            *at(
+                manager,
+                "/route_config/virtual_hosts/0/routes/0/route/timeout",
+            )? = json!(route);
+        }
+        Ok(())
+    }
+
     /// Puts a route before the others, on the main and the inner listener alike.
     ///
     /// # Errors
