@@ -27,6 +27,8 @@ const RESEND_BYTES_MAX: usize = 128 * 1024;
 const COMPLETE_MS_MAX: u64 = 600_000;
 /// How soon an operation that the store could not take is sent again, or a stream reopened at first.
 const RETRY_MS: u64 = 50;
+/// How long a stream that never acknowledged is left to try: what cannot be reached is closed by the proxy.
+const PROBE_MS: u64 = 5_000;
 /// How late a stream is reopened, at last.
 const BACKOFF_MS_MAX: u64 = 1_000;
 
@@ -368,9 +370,19 @@ impl Channel {
     /// Time has passed: to be told a few times within the timeout.
     pub fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         let hangs = match &self.link {
-            Link::Up { unacknowledged, .. } => unacknowledged
-                .front()
-                .is_some_and(|sent| now.ms_since(*sent) > self.timeout_ms),
+            Link::Up {
+                acknowledged,
+                unacknowledged,
+            } => {
+                let patience_ms = if *acknowledged == 0 {
+                    PROBE_MS.max(self.timeout_ms)
+                } else {
+                    self.timeout_ms
+                };
+                unacknowledged
+                    .front()
+                    .is_some_and(|sent| now.ms_since(*sent) > patience_ms)
+            }
             Link::Down { .. } => false,
         };
         if hangs {
@@ -688,6 +700,17 @@ mod tests {
             }],
             "the claim's own deadline"
         );
+    }
+
+    #[test]
+    fn a_stream_that_never_acknowledges_is_given_time_and_not_trusted() {
+        let mut bench = Bench::up();
+        bench.closed();
+        assert_eq!(bench.tick(50), [Command::Open]);
+        bench.opened();
+        assert_eq!(bench.tick(5_000), []);
+        assert!(bench.refused(Kind::Admit));
+        assert_eq!(bench.tick(1), [Command::Close]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::document::{self, Document, OnStoreFailure};
 use super::error::ConfigError;
 use crate::http::RequestHead;
+use crate::idempotency::kept::REPLAYED;
 use crate::idempotency::policy::Policy;
 use crate::limiter::rule::{KeyPart, Rule};
 use crate::matching::Match;
@@ -163,6 +164,15 @@ impl Settings {
             demands.fields = true;
         }
         demands
+    }
+
+    /// Header lines that no response from upstream may carry: only porch sets them.
+    pub fn stripped_from_responses(&self) -> &'static [&'static str] {
+        if self.idempotency.is_some() {
+            &[REPLAYED]
+        } else {
+            &[]
+        }
     }
 }
 

@@ -177,6 +177,12 @@ impl Turn<'_> {
             }
 
             (State::Passing { marks }, Event::ResponseHead) => {
+                let stripped = self.worker.settings.stripped_from_responses();
+                self.actions.extend(
+                    stripped
+                        .iter()
+                        .map(|name| Action::RemoveResponseField(name)),
+                );
                 self.actions
                     .extend(marks.into_iter().map(Action::AddResponseField));
                 State::Passing { marks: vec![] }

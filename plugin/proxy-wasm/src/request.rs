@@ -1,0 +1,143 @@
+//! One request's context: it reads what the settings demand of the request, and tells the instance.
+
+use porch_core::exchange::Event;
+use porch_core::http::RequestHead;
+use porch_core::store::ClaimId;
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+
+use crate::host::{self, Buffer, Map};
+use crate::instance::Instance;
+
+pub(crate) struct Request {
+    id: u32,
+    instance: Instance,
+    /// A rule or a policy is for it.
+    tracked: bool,
+    body_size: usize,
+}
+
+impl Request {
+    pub(crate) fn new(id: u32, instance: Instance) -> Self {
+        Self {
+            id,
+            instance,
+            tracked: false,
+            body_size: 0,
+        }
+    }
+
+    fn body_end(&self) {
+        let body = if self.body_size > 0 {
+            host::buffer(Buffer::RequestBody, self.body_size)
+        } else {
+            None
+        };
+        let Some(random) = host::random() else {
+            // Without randomness no claim can be told from another: the request is held until the proxy gives it up.
+            host::log(
+                host::Level::Error,
+                "porch: the host gives no randomness; a keyed request is not executed",
+            );
+            return;
+        };
+        let event = Event::BodyEnd {
+            body: body.unwrap_or_default(),
+            claim_id: ClaimId(random),
+        };
+        self.instance.request_event(self.id, event);
+    }
+
+    fn action(&self) -> Action {
+        if self.instance.passed(self.id) {
+            Action::Continue
+        } else {
+            Action::Pause
+        }
+    }
+}
+
+impl Context for Request {}
+
+impl HttpContext for Request {
+    fn on_http_request_headers(&mut self, _count: usize, end: bool) -> Action {
+        let method = host::header(Map::Request, ":method").unwrap_or_default();
+        let path = host::header(Map::Request, ":path").unwrap_or_default();
+        let settings = self.instance.settings();
+        let demands = settings.demands(&method, &path);
+        if demands.nothing {
+            return Action::Continue;
+        }
+        let address = if demands.client_address {
+            host::property("source\0address")
+        } else {
+            None
+        };
+        let fields = if demands.fields {
+            host::headers(Map::Request)
+        } else {
+            vec![]
+        };
+        self.tracked = true;
+        self.instance.open(self.id);
+        let head = RequestHead {
+            method: &method,
+            path: &path,
+            client_address: address.as_deref(),
+            fields: &fields,
+            end,
+        };
+        self.instance
+            .request_event(self.id, Event::RequestHead(head));
+        if end && self.instance.wants_body(self.id) {
+            self.body_end();
+        }
+        self.action()
+    }
+
+    fn on_http_request_body(&mut self, size: usize, end: bool) -> Action {
+        if !self.tracked {
+            return Action::Continue;
+        }
+        if self.instance.wants_body(self.id) {
+            self.body_size = size;
+            if end {
+                self.body_end();
+            } else {
+                self.instance.request_event(self.id, Event::BodyHeld(size));
+            }
+        }
+        self.action()
+    }
+
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        if !self.tracked {
+            return Action::Continue;
+        }
+        if self.instance.wants_body(self.id) {
+            self.body_end();
+        }
+        self.action()
+    }
+
+    fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
+        if self.tracked {
+            self.instance.request_event(self.id, Event::ResponseHead);
+        } else {
+            for name in self.instance.settings().stripped_from_responses() {
+                host::remove_header(Map::Response, name);
+            }
+        }
+        Action::Continue
+    }
+
+    fn on_log(&mut self) {
+        self.instance.leave(self.id);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.instance.leave(self.id);
+    }
+}
