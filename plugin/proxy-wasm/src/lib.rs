@@ -5,6 +5,7 @@
 #![expect(missing_docs, reason = "the entry point that the SDK's macro makes")]
 
 mod codec;
+mod configuration;
 mod host;
 mod instance;
 mod metrics;

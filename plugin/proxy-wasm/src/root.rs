@@ -5,6 +5,7 @@ use porch_core::config::Settings;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 
+use crate::configuration;
 use crate::host::{self, Buffer, Level, Map};
 use crate::instance::Instance;
 use crate::request::Request;
@@ -86,7 +87,7 @@ impl RootContext for Root {
             return false;
         }
         let written = host::buffer(Buffer::PluginConfiguration, size).unwrap_or_default();
-        match Settings::parse(&written) {
+        match Settings::parse(&configuration::as_json(written)) {
             Ok(settings) => {
                 let instance = Instance::new(self.id, settings);
                 host::tick_every(TICK_MS);
