@@ -24,19 +24,21 @@ pub struct Setup {
     pub workers: u32,
     /// Print the end of each process's log when the stack is dropped. A test runner shows that when a test fails.
     pub prints_logs: bool,
+    directory: TempDir,
 }
 
 impl Setup {
     /// The shipped configuration on two workers.
     ///
     /// # Errors
-    /// When the shipped file cannot be read.
+    /// When the shipped file cannot be read, or there is no room for a temporary directory.
     pub fn shipped() -> anyhow::Result<Self> {
         Ok(Self {
             config: EnvoyConfig::shipped()?,
             movable_clock: false,
             workers: 2,
             prints_logs: false,
+            directory: tempfile::Builder::new().prefix("porch-").tempdir()?,
         })
     }
 
@@ -70,6 +72,11 @@ impl Setup {
         Ok(())
     }
 
+    /// Where all files of this run will be.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Starts everything.
     ///
     /// # Errors
@@ -95,8 +102,7 @@ pub struct Stack {
 impl Stack {
     fn start(setup: Setup) -> anyhow::Result<Self> {
         let artifacts = Artifacts::find()?;
-        let directory = tempfile::Builder::new().prefix("porch-").tempdir()?;
-        let path = directory.path();
+        let path = setup.directory.path();
         let clock = if setup.movable_clock {
             Some(WallClock::new(path)?)
         } else {
@@ -105,7 +111,7 @@ impl Stack {
         let mut store = Store::new(&artifacts.store, path, clock);
         store.start()?;
         let upstream = Upstream::start(&artifacts.host, path)?;
-        let mut config = setup.config;
+        let mut config = setup.config.clone();
         config.set_wasm(&artifacts.wasm)?;
         config.set_store_socket(store.socket())?;
         config.set_upstream(upstream.address)?;
@@ -116,7 +122,7 @@ impl Stack {
             upstream,
             store,
             prints_logs: setup.prints_logs,
-            directory,
+            directory: setup.directory,
         })
     }
 
