@@ -1,1 +1,818 @@
+//! Stories of one exchange: given these settings, when these events come, then these actions.
 
+use super::*;
+use crate::config::Settings;
+use crate::http::Response;
+use crate::idempotency::outcome::Executed;
+use crate::store::{
+    Bucket, Claim, ClaimId, Claimed, Complete, Error, Hit, Operation, Outcome, Reply, Verdict,
+};
+
+const LIMITER: &str = r#"{"store": {"cluster": "s", "namespace": "n"}, "limiter": {"on_store_failure": "ON", "rules": [
+    {"name": "per-client", "quota": 3, "window": "10s"},
+    {"name": "writes", "quota": 1, "window": "60s", "key": [{"literal": "all"}], "match": {"methods": ["POST"]}}
+]}}"#;
+
+const IDEMPOTENCY: &str = r#"{"store": {"cluster": "s", "namespace": "n"}, "idempotency": {
+    "execute": {"detached": {"cluster": "e", "timeout": "30s"}}, "max_request_bytes": 8, "max_response_bytes": 16,
+    "max_held_bytes": 64,
+    "policies": [{"name": "orders", "match": {"path_prefix": "/orders"}, "required": true, "principal": "none"},
+                 {"name": "users", "match": {"path_prefix": "/users"}, "principal": {"header": "x-user"}}]}}"#;
+
+/// A worker, its clock, and one exchange at a time.
+struct Story {
+    worker: Worker,
+    exchange: Exchange,
+    now_ms: u64,
+}
+
+impl Story {
+    fn of(settings: &str) -> Self {
+        let settings = Settings::parse(settings.as_bytes()).expect("settings");
+        Self {
+            worker: Worker::new(settings),
+            exchange: Exchange::default(),
+            now_ms: 1_000,
+        }
+    }
+
+    fn limiter(on_store_failure: &str) -> Self {
+        Self::of(&LIMITER.replace("ON", on_store_failure))
+    }
+
+    fn both(on_store_failure: &str) -> Self {
+        let limiter = LIMITER.replace("ON", on_store_failure);
+        let (_, limiter) = limiter
+            .split_once("\"limiter\"")
+            .expect("the limiter's part");
+        Self::of(&IDEMPOTENCY.replacen(
+            "\"idempotency\"",
+            &format!(
+                "\"limiter\"{}, \"idempotency\"",
+                &limiter[..limiter.len() - 1]
+            ),
+            1,
+        ))
+    }
+
+    fn event(&mut self, event: Event<'_>) -> Vec<Action> {
+        let mut actions = vec![];
+        self.exchange.handle(
+            event,
+            Timestamp::from_ms(self.now_ms),
+            &mut self.worker,
+            &mut actions,
+        );
+        actions.retain(|action| !matches!(action, Action::Count(_)));
+        actions
+    }
+
+    /// A new request. Its body, if any, is still to come.
+    fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&'static str, &'static str)],
+    ) -> Vec<Action> {
+        self.exchange = Exchange::default();
+        let fields: Vec<Field> = fields
+            .iter()
+            .map(|(name, value)| Field::new(name, value.as_bytes()))
+            .collect();
+        self.event(Event::RequestHead(RequestHead {
+            method: method.as_bytes(),
+            path: path.as_bytes(),
+            client_address: Some(b"127.0.0.1:1"),
+            fields: &fields,
+            end: false,
+        }))
+    }
+
+    fn body(&mut self, body: &str) -> Vec<Action> {
+        self.event(Event::BodyEnd {
+            body: body.into(),
+            claim_id: ClaimId([7; 16]),
+        })
+    }
+
+    fn reply(&mut self, reply: Reply) -> Vec<Action> {
+        self.event(Event::Store(reply))
+    }
+
+    fn fails(&mut self, sent: bool) -> Vec<Action> {
+        self.event(Event::StoreFailed { sent })
+    }
+
+    /// A keyed request, up to its claim.
+    fn claimed(&mut self) -> Claim {
+        assert_eq!(
+            self.request(
+                "POST",
+                "/orders",
+                &[("idempotency-key", "k"), (":method", "POST")]
+            ),
+            []
+        );
+        match one(self.body("body")) {
+            Action::Call(Operation::Claim(claim)) => claim,
+            other => panic!("expected a claim, got {other:?}"),
+        }
+    }
+
+    /// A keyed request, up to its execution.
+    fn executing(&mut self) -> Claim {
+        let claim = self.claimed();
+        match one(self.reply(Reply::Claimed(Claimed::Granted))) {
+            Action::Execute(Execution { body, .. }) => assert_eq!(body, b"body"),
+            other => panic!("expected an execution, got {other:?}"),
+        }
+        claim
+    }
+
+    fn executes(
+        &mut self,
+        status: u16,
+        fields: &[(&'static str, &'static str)],
+        body: &[u8],
+    ) -> Operation {
+        let answer = answered(status, fields, body);
+        match one(self.event(Event::Executed(answer))) {
+            Action::Call(operation) => operation,
+            other => panic!("expected a call, got {other:?}"),
+        }
+    }
+}
+
+fn answered(status: u16, fields: &[(&'static str, &'static str)], body: &[u8]) -> Executed {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| Field::new(name, value.as_bytes()))
+        .collect();
+    Executed::Answered {
+        response: Response {
+            status,
+            fields,
+            body: body.to_vec(),
+        },
+        trailers: false,
+    }
+}
+
+const UPSTREAM: [(&str, &str); 2] = [("x-porch-outcome", "via_upstream"), ("x-porch-sent", "100")];
+
+fn one(mut actions: Vec<Action>) -> Action {
+    assert_eq!(actions.len(), 1, "{actions:?}");
+    actions.remove(0)
+}
+
+fn answer(actions: Vec<Action>) -> Response {
+    match one(actions) {
+        Action::Answer(answer) => answer.response,
+        other => panic!("expected an answer, got {other:?}"),
+    }
+}
+
+fn problem(response: &Response) -> String {
+    let body: serde_json::Value = serde_json::from_slice(&response.body).expect("problem details");
+    assert_eq!(body["status"], response.status);
+    assert_eq!(
+        text(response, "content-type").as_deref(),
+        Some("application/problem+json")
+    );
+    assert_eq!(text(response, "cache-control").as_deref(), Some("no-store"));
+    body["type"]
+        .as_str()
+        .expect("a type")
+        .rsplit([':', '#'])
+        .next()
+        .expect("a name")
+        .to_owned()
+}
+
+fn text(response: &Response, name: &str) -> Option<String> {
+    let mut values = crate::http::values(&response.fields, name);
+    values
+        .next()
+        .map(|value| String::from_utf8(value.to_vec()).expect("text"))
+}
+
+fn hits(actions: Vec<Action>) -> Vec<Hit> {
+    match one(actions) {
+        Action::Call(Operation::Admit(hits)) => hits,
+        other => panic!("expected an admit, got {other:?}"),
+    }
+}
+
+fn verdict(refused: bool, remaining: u32, settled: bool) -> Verdict {
+    Verdict {
+        refused,
+        remaining,
+        reset_ms: 4_000,
+        window_start_ms: 5,
+        settled,
+    }
+}
+
+fn admitted(admitted: bool, verdicts: &[Verdict]) -> Reply {
+    Reply::Admitted {
+        admitted,
+        verdicts: verdicts.to_vec(),
+    }
+}
+
+// ---- limiter ----
+
+#[test]
+fn an_admitted_request_passes_and_its_answer_says_where_the_client_stands() {
+    let mut story = Story::limiter("deny");
+    let hits = hits(story.request("GET", "/", &[]));
+    assert_eq!(
+        (
+            hits.len(),
+            hits[0].quota,
+            hits[0].window_s,
+            hits[0].cost,
+            hits[0].reserve
+        ),
+        (1, 3, 10, 1, 1)
+    );
+    assert_eq!(
+        story.reply(admitted(true, &[verdict(false, 2, false)])),
+        [Action::Pass]
+    );
+    let added: Vec<Action> = story.event(Event::ResponseHead);
+    let names: Vec<&str> = added
+        .iter()
+        .map(|action| match action {
+            Action::AddResponseField(field) => std::str::from_utf8(&field.name).expect("a name"),
+            other => panic!("expected a field, got {other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "ratelimit-policy",
+            "ratelimit",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset"
+        ]
+    );
+    assert_eq!(story.event(Event::ResponseHead), [], "once");
+    assert_eq!(story.event(Event::ClientGone), []);
+    assert!(story.exchange.is_over());
+}
+
+#[test]
+fn a_refused_request_is_told_when_to_come_again() {
+    let mut story = Story::limiter("deny");
+    assert_eq!(hits(story.request("POST", "/", &[])).len(), 2);
+    let refusal = answer(story.reply(admitted(
+        false,
+        &[verdict(false, 2, false), verdict(true, 0, true)],
+    )));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (429, "quota-exceeded")
+    );
+    assert_eq!(text(&refusal, "retry-after").as_deref(), Some("4"));
+    assert_eq!(
+        text(&refusal, "ratelimit").as_deref(),
+        Some(r#""per-client";r=2;t=4, "writes";r=0;t=4"#)
+    );
+    let body: serde_json::Value = serde_json::from_slice(&refusal.body).expect("json");
+    assert_eq!(body["violated-policies"], serde_json::json!(["writes"]));
+    assert_eq!(
+        story.event(Event::ResponseHead),
+        [],
+        "our own answer has its headers already"
+    );
+}
+
+#[test]
+fn a_settled_refusal_is_remembered_and_asks_nobody() {
+    let mut story = Story::limiter("deny");
+    story.request("GET", "/", &[]);
+    story.reply(admitted(false, &[verdict(true, 0, true)]));
+    story.now_ms += 3_000;
+    let refusal = answer(story.request("GET", "/", &[]));
+    assert_eq!(
+        (refusal.status, text(&refusal, "retry-after").as_deref()),
+        (429, Some("1"))
+    );
+    story.now_ms += 1_000;
+    assert_eq!(
+        hits(story.request("GET", "/", &[])).len(),
+        1,
+        "a new window: the store is asked"
+    );
+}
+
+#[test]
+fn a_refusal_that_is_not_settled_is_not_remembered() {
+    let mut story = Story::limiter("deny");
+    story.request("GET", "/", &[]);
+    story.reply(admitted(false, &[verdict(true, 0, false)]));
+    assert_eq!(hits(story.request("GET", "/", &[])).len(), 1);
+}
+
+#[test]
+fn without_its_store_deny_refuses() {
+    let mut story = Story::limiter("deny");
+    story.request("GET", "/", &[]);
+    let refusal = answer(story.fails(true));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (503, "store-unavailable")
+    );
+    assert_eq!(text(&refusal, "retry-after").as_deref(), Some("1"));
+}
+
+#[test]
+fn without_its_store_local_goes_on_from_what_it_saw() {
+    let mut story = Story::limiter("local");
+    story.request("GET", "/", &[]);
+    story.reply(admitted(true, &[verdict(false, 2, false)]));
+    for _ in 0..2 {
+        story.request("GET", "/", &[]);
+        assert_eq!(story.fails(false), [Action::Pass]);
+    }
+    story.request("GET", "/", &[]);
+    let refusal = answer(story.fails(false));
+    assert_eq!(
+        (refusal.status, text(&refusal, "retry-after").as_deref()),
+        (429, Some("4"))
+    );
+    story.now_ms += 4_000;
+    story.request("GET", "/", &[]);
+    assert_eq!(story.fails(false), [Action::Pass], "a new window");
+}
+
+#[test]
+fn local_charges_all_rules_or_none() {
+    let mut story = Story::limiter("local");
+    story.request("POST", "/", &[]);
+    assert_eq!(story.fails(false), [Action::Pass]);
+    for _ in 0..5 {
+        story.request("POST", "/", &[]);
+        assert_eq!(answer(story.fails(false)).status, 429, "`writes` is spent");
+    }
+    for _ in 0..2 {
+        story.request("GET", "/", &[]);
+        assert_eq!(
+            story.fails(false),
+            [Action::Pass],
+            "`per-client` was not charged for them"
+        );
+    }
+}
+
+#[test]
+fn a_reply_that_does_not_fit_is_a_failure_of_the_store() {
+    let mut story = Story::limiter("local");
+    story.request("GET", "/", &[]);
+    assert_eq!(story.reply(admitted(true, &[])), [Action::Pass]);
+    story.request("GET", "/", &[]);
+    assert_eq!(story.reply(Reply::Error(Error::Refused)), [Action::Pass]);
+}
+
+// ---- idempotency ----
+
+#[test]
+fn a_keyed_request_runs_and_its_answer_is_kept_before_the_client_has_it() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let claim = story.executing();
+    assert_eq!(
+        (claim.lease_ms, claim.ttl_ms, claim.remember_ms),
+        (35_500, 86_400_000, 604_800_000)
+    );
+    let fields = [
+        &UPSTREAM[..],
+        &[("x-item", "1"), ("date", "now"), ("x-item", "2")],
+    ]
+    .concat();
+    let Operation::Complete(Complete {
+        key,
+        id,
+        outcome: Outcome::Response(kept),
+    }) = story.executes(201, &fields, b"made")
+    else {
+        panic!("expected a completion with a response")
+    };
+    assert_eq!((key, id), (claim.key, claim.id));
+    assert_eq!(
+        kept.fields,
+        [
+            Field::new("x-item", &b"1"[..]),
+            Field::new("x-item", &b"2"[..])
+        ]
+    );
+    let first = answer(story.reply(Reply::Completed));
+    assert_eq!((first.status, first.body.as_slice()), (201, &b"made"[..]));
+    assert_eq!(text(&first, "date").as_deref(), Some("now"));
+    assert_eq!(text(&first, "idempotent-replayed"), None);
+    assert_eq!(
+        story.event(Event::ResponseHead),
+        [Action::RemoveResponseField("content-type")],
+        "upstream sent none"
+    );
+    assert_eq!(story.worker.held_bytes(), 0);
+}
+
+#[test]
+fn a_seen_key_is_replayed() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.claimed();
+    let kept = Response {
+        status: 201,
+        fields: vec![Field::new("x-item", &b"1"[..])],
+        body: vec![0xff, 0],
+    };
+    let replay = answer(story.reply(Reply::Claimed(Claimed::Replay(kept))));
+    assert_eq!(
+        (replay.status, replay.body.as_slice()),
+        (201, &[0xff, 0][..])
+    );
+    assert_eq!(
+        text(&replay, "idempotent-replayed").as_deref(),
+        Some("true")
+    );
+    assert_eq!(story.worker.held_bytes(), 0);
+}
+
+#[test]
+fn a_large_replay_is_fetched_by_itself() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let claim = story.claimed();
+    let again = Claim {
+        large: true,
+        ..claim
+    };
+    assert_eq!(
+        story.reply(Reply::Claimed(Claimed::Large)),
+        [Action::Call(Operation::Claim(again))]
+    );
+}
+
+#[test]
+fn other_claims_are_refused_with_a_problem_of_their_own() {
+    for (claimed, status, name, retry_after) in [
+        (Claimed::InFlight, 409, "in-flight", Some("1")),
+        (Claimed::Mismatch, 422, "fingerprint-mismatch", None),
+        (
+            Claimed::Tombstone { status: 201 },
+            409,
+            "response-not-retained",
+            None,
+        ),
+        (
+            Claimed::Unknown { status: 504 },
+            504,
+            "outcome-unknown",
+            None,
+        ),
+        (Claimed::Unknown { status: 0 }, 500, "outcome-unknown", None),
+    ] {
+        let mut story = Story::of(IDEMPOTENCY);
+        story.claimed();
+        let refusal = answer(story.reply(Reply::Claimed(claimed)));
+        assert_eq!((refusal.status, problem(&refusal).as_str()), (status, name));
+        assert_eq!(
+            text(&refusal, "retry-after").as_deref(),
+            retry_after,
+            "{name}"
+        );
+        assert_eq!(text(&refusal, "idempotent-replayed"), None);
+        assert_eq!(story.worker.held_bytes(), 0);
+    }
+    let mut story = Story::of(IDEMPOTENCY);
+    story.claimed();
+    let refusal = answer(story.reply(Reply::Error(Error::DataLoss)));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (500, "outcome-unknown"),
+        "a damaged record never runs"
+    );
+}
+
+#[test]
+fn without_its_store_nothing_runs_and_a_sent_claim_is_abandoned() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let claim = story.claimed();
+    let mut actions = story.fails(true);
+    let Action::Call(Operation::Abandon(abandon)) = actions.remove(0) else {
+        panic!("expected an abandon")
+    };
+    assert_eq!(
+        (abandon.key, abandon.id, abandon.lease_ms),
+        (claim.key, claim.id, claim.lease_ms)
+    );
+    assert_eq!(problem(&answer(actions)), "store-unavailable");
+    assert_eq!(
+        story.reply(Reply::Claimed(Claimed::Granted)),
+        [],
+        "a grant that comes late"
+    );
+
+    story.claimed();
+    assert_eq!(
+        problem(&answer(story.fails(false))),
+        "store-unavailable",
+        "never sent: nothing to abandon"
+    );
+}
+
+#[test]
+fn a_client_that_leaves_before_it_runs_gives_its_claim_up() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let claim = story.claimed();
+    let Action::GiveUp(abandon) = one(story.event(Event::ClientGone)) else {
+        panic!("expected a claim given up")
+    };
+    assert_eq!(abandon.id, claim.id);
+    assert!(story.exchange.is_over());
+    assert_eq!(story.worker.held_bytes(), 0);
+}
+
+#[test]
+fn a_request_outlives_its_client() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    assert_eq!(story.event(Event::ClientGone), []);
+    assert!(!story.exchange.is_over());
+    let operation = story.executes(201, &UPSTREAM, b"made");
+    assert!(matches!(
+        operation,
+        Operation::Complete(Complete {
+            outcome: Outcome::Response(_),
+            ..
+        })
+    ));
+    assert_eq!(story.reply(Reply::Completed), []);
+    assert!(story.exchange.is_over());
+}
+
+#[test]
+fn the_caller_gets_upstreams_answer_though_the_store_fails() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    story.executes(201, &UPSTREAM, b"made");
+    let first = answer(story.fails(true));
+    assert_eq!((first.status, first.body.as_slice()), (201, &b"made"[..]));
+}
+
+#[test]
+fn outcomes_follow_certainty() {
+    let reset = (
+        "x-porch-outcome",
+        "upstream_reset_before_response_started{connection_termination}",
+    );
+    for (status, fields, expected) in [
+        (503, vec![reset, ("x-porch-sent", "0")], None),
+        (429, UPSTREAM.to_vec(), None),
+        (503, [&UPSTREAM[..], &[("retry-after", "1")]].concat(), None),
+        (
+            503,
+            vec![reset, ("x-porch-sent", "90")],
+            Some(Outcome::Unknown { status: 503 }),
+        ),
+        (504, vec![], Some(Outcome::Unknown { status: 504 })),
+    ] {
+        let mut story = Story::of(IDEMPOTENCY);
+        story.executing();
+        match (story.executes(status, &fields, b""), expected) {
+            (Operation::Abandon(_), None) => {}
+            (Operation::Complete(Complete { outcome, .. }), Some(expected)) => {
+                assert_eq!(outcome, expected);
+            }
+            (other, expected) => {
+                panic!("{status} {fields:?}: expected {expected:?}, got {other:?}")
+            }
+        }
+        assert_eq!(
+            answer(story.reply(Reply::Abandoned)).status,
+            status,
+            "the first caller sees what came"
+        );
+    }
+}
+
+#[test]
+fn an_execution_that_was_not_dispatched_is_released() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    let Action::Call(Operation::Abandon(_)) =
+        one(story.event(Event::Executed(Executed::NotDispatched)))
+    else {
+        panic!("expected an abandon")
+    };
+    let refusal = answer(story.reply(Reply::Abandoned));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (503, "overloaded")
+    );
+}
+
+#[test]
+fn an_answer_that_broke_off_is_unknown() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    let Action::Call(Operation::Complete(complete)) =
+        one(story.event(Event::Executed(Executed::Failed)))
+    else {
+        panic!("expected a completion")
+    };
+    assert_eq!(complete.outcome, Outcome::Unknown { status: 502 });
+    let refusal = answer(story.reply(Reply::Completed));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (502, "outcome-unknown")
+    );
+}
+
+#[test]
+fn an_answer_at_the_cap_is_kept_and_one_above_is_a_tombstone() {
+    for (size, kept) in [(16, true), (17, false)] {
+        let mut story = Story::of(IDEMPOTENCY);
+        story.executing();
+        let Operation::Complete(complete) = story.executes(201, &UPSTREAM, &vec![0; size]) else {
+            panic!()
+        };
+        assert_eq!(matches!(complete.outcome, Outcome::Response(_)), kept);
+        assert_eq!(kept, complete.outcome != Outcome::Tombstone { status: 201 });
+        assert_eq!(
+            answer(story.reply(Reply::Completed)).body.len(),
+            size,
+            "the first caller gets all of it"
+        );
+    }
+}
+
+#[test]
+fn an_answer_with_trailers_is_a_tombstone() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    let Executed::Answered { response, .. } = answered(200, &UPSTREAM, b"") else {
+        panic!()
+    };
+    let executed = Executed::Answered {
+        response,
+        trailers: true,
+    };
+    let Action::Call(Operation::Complete(complete)) = one(story.event(Event::Executed(executed)))
+    else {
+        panic!()
+    };
+    assert_eq!(complete.outcome, Outcome::Tombstone { status: 200 });
+}
+
+#[test]
+fn keys_that_are_missing_or_wrong_are_refused_and_never_run() {
+    let mut story = Story::of(IDEMPOTENCY);
+    assert_eq!(
+        problem(&answer(story.request("POST", "/orders", &[]))),
+        "key-missing"
+    );
+    assert_eq!(
+        problem(&answer(story.request(
+            "POST",
+            "/orders",
+            &[("idempotency-key", "")]
+        ))),
+        "key-invalid"
+    );
+    let two = [("idempotency-key", "a"), ("idempotency-key", "a")];
+    assert_eq!(
+        problem(&answer(story.request("POST", "/orders", &two))),
+        "key-invalid"
+    );
+    let keyed = [("idempotency-key", "a")];
+    assert_eq!(
+        problem(&answer(story.request("POST", "/users", &keyed))),
+        "principal-missing"
+    );
+    assert_eq!(
+        story.request("PUT", "/orders", &[]),
+        [Action::Pass],
+        "PUT needs no key"
+    );
+    assert_eq!(
+        story.request("POST", "/users", &[]),
+        [Action::Pass],
+        "this policy requires none"
+    );
+    assert_eq!(
+        story.request("GET", "/orders", &keyed),
+        [Action::Pass],
+        "safe methods ignore keys"
+    );
+    let grpc = [
+        ("idempotency-key", "a"),
+        ("content-type", "application/grpc+proto"),
+    ];
+    assert_eq!(
+        story.request("POST", "/orders", &grpc),
+        [Action::Pass],
+        "streams are passed by"
+    );
+}
+
+#[test]
+fn a_body_above_the_cap_is_refused_as_soon_as_it_shows() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.request("POST", "/orders", &[("idempotency-key", "k")]);
+    assert_eq!(story.event(Event::BodyHeld(8)), []);
+    assert_eq!(
+        problem(&answer(story.event(Event::BodyHeld(9)))),
+        "request-too-large"
+    );
+    assert!(!story.exchange.wants_body());
+    assert_eq!(story.body("123456789"), [], "what still comes is nobody's");
+}
+
+#[test]
+fn what_a_worker_holds_is_bounded() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.worker.retained_bytes = 61;
+    story.request("POST", "/orders", &[("idempotency-key", "k")]);
+    assert_eq!(problem(&answer(story.body("body"))), "overloaded");
+
+    story.worker.retained_bytes = 0;
+    story.executing();
+    story.worker.retained_bytes = 64;
+    let Operation::Complete(complete) = story.executes(201, &UPSTREAM, b"made") else {
+        panic!()
+    };
+    assert_eq!(
+        complete.outcome,
+        Outcome::Tombstone { status: 201 },
+        "no room to keep it until the store has it"
+    );
+}
+
+#[test]
+fn a_forged_marker_is_stripped() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let strip = Action::RemoveRequestField("idempotent-replayed");
+    assert_eq!(
+        story.request("PUT", "/orders", &[("idempotent-replayed", "true")]),
+        [strip, Action::Pass]
+    );
+    assert_eq!(
+        story.event(Event::ResponseHead),
+        [Action::RemoveResponseField("idempotent-replayed")]
+    );
+}
+
+// ---- both in one instance ----
+
+#[test]
+fn the_limiter_decides_before_any_claim() {
+    let mut story = Story::both("deny");
+    story.request("POST", "/orders", &[("idempotency-key", "k")]);
+    assert!(
+        story.exchange.wants_body(),
+        "the body is collected meanwhile"
+    );
+    assert_eq!(story.body("body"), [], "no claim before the verdict");
+    let refusal = answer(story.reply(admitted(
+        false,
+        &[verdict(true, 0, true), verdict(false, 1, false)],
+    )));
+    assert_eq!(refusal.status, 429);
+
+    story.now_ms += 10_000;
+    story.request("POST", "/orders", &[("idempotency-key", "k")]);
+    story.body("body");
+    let verdicts = [verdict(false, 2, false), verdict(false, 0, false)];
+    let Action::Call(Operation::Claim(_)) = one(story.reply(admitted(true, &verdicts))) else {
+        panic!("expected the claim")
+    };
+    let refusal = answer(story.reply(Reply::Claimed(Claimed::InFlight)));
+    assert_eq!(
+        text(&refusal, "x-ratelimit-remaining").as_deref(),
+        Some("0"),
+        "our own answers cost quota, and say so"
+    );
+}
+
+#[test]
+fn a_bad_key_costs_quota() {
+    let mut story = Story::both("deny");
+    assert_eq!(hits(story.request("POST", "/orders", &[])).len(), 2);
+    let verdicts = [verdict(false, 2, false), verdict(false, 0, false)];
+    let refusal = answer(story.reply(admitted(true, &verdicts)));
+    assert_eq!(
+        (refusal.status, problem(&refusal).as_str()),
+        (400, "key-missing")
+    );
+    assert!(text(&refusal, "ratelimit").is_some());
+}
+
+#[test]
+fn buckets_do_not_depend_on_the_port() {
+    let mut story = Story::limiter("deny");
+    let Bucket(first) = hits(story.request("GET", "/", &[]))[0].bucket;
+    let Bucket(second) = hits(story.request("GET", "/other", &[]))[0].bucket;
+    assert_eq!(first, second);
+}
