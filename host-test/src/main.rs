@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +25,15 @@ enum Command {
         #[arg(long)]
         database: PathBuf,
     },
+    /// Measure what the plugin costs beside bare Envoy, as ratios within one run.
+    Bench {
+        /// Every variant runs once a round.
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+        /// How long each variant runs in a round, in seconds.
+        #[arg(long, default_value_t = 4)]
+        seconds: u64,
+    },
     /// Show, step by step, what porch does, on real parts.
     Demo {
         /// Leave everything running afterwards and print commands to try; Ctrl-C ends it.
@@ -35,6 +45,10 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Upstream { listen, database } => porch_host::upstream::serve(listen, &database),
+        Command::Bench { rounds, seconds } => porch_host::bench::run(porch_host::bench::Plan {
+            rounds,
+            each: Duration::from_secs(seconds),
+        }),
         Command::Demo { keep } => porch_host::demo::run(keep),
     };
     match outcome {

@@ -114,6 +114,24 @@ impl EnvoyConfig {
         Ok(())
     }
 
+    /// Whether the file loads the plugin.
+    pub fn has_plugin(&self) -> bool {
+        self.clone().limiter().is_ok()
+    }
+
+    /// Takes the client's address from X-Forwarded-For, as set by so many trusted proxies in front.
+    ///
+    /// # Errors
+    /// When the file has no main listener.
+    pub fn trust_hops(&mut self, hops: u32) -> anyhow::Result<()> {
+        let manager = self.connection_manager("main")?;
+        manager
+            .as_object_mut()
+            .context("main: expected a mapping")?
+            .insert("xff_num_trusted_hops".to_owned(), json!(hops));
+        Ok(())
+    }
+
     /// Names the module that both instances run.
     ///
     /// # Errors

@@ -83,6 +83,14 @@ impl Envoy {
         Ok(())
     }
 
+    /// Its process id.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        Ok(self.process.as_ref().context("Envoy is not running")?.id())
+    }
+
     /// Kills it.
     ///
     /// # Errors

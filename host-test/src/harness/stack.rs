@@ -1,5 +1,6 @@
 //! The whole set-up: store, service and Envoy in one temporary directory.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub struct Setup {
     pub movable_clock: bool,
     /// Envoy's worker threads.
     pub workers: u32,
+    /// Another service than the demo's.
+    pub upstream: Option<SocketAddr>,
     /// Print the end of each process's log when the stack is dropped. A test runner shows that when a test fails.
     pub prints_logs: bool,
     directory: TempDir,
@@ -37,6 +40,7 @@ impl Setup {
             config: EnvoyConfig::shipped()?,
             movable_clock: false,
             workers: 2,
+            upstream: None,
             prints_logs: false,
             directory: tempfile::Builder::new().prefix("porch-").tempdir()?,
         })
@@ -112,9 +116,11 @@ impl Stack {
         store.start()?;
         let upstream = Upstream::start(&artifacts.host, path)?;
         let mut config = setup.config.clone();
-        config.set_wasm(&artifacts.wasm)?;
+        if config.has_plugin() {
+            config.set_wasm(&artifacts.wasm)?;
+        }
         config.set_store_socket(store.socket())?;
-        config.set_upstream(upstream.address)?;
+        config.set_upstream(setup.upstream.unwrap_or(upstream.address))?;
         let mut envoy = Envoy::new(&artifacts.envoy, path, config, setup.workers);
         envoy.start()?;
         Ok(Self {

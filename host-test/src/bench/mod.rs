@@ -1,0 +1,53 @@
+//! The benchmark: what the plugin costs beside bare Envoy, as ratios within one run.
+//!
+//! Absolute figures of a shared machine are noise, so every variant runs in turn, several rounds over, and only its
+//! ratio to bare Envoy in the same round counts. Load comes from wrk, with Envoy on one worker.
+
+mod report;
+mod variant;
+mod wrk;
+
+use std::time::Duration;
+
+use report::Report;
+use variant::Bench;
+
+/// What to measure, and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Every variant runs once a round.
+    pub rounds: u32,
+    /// How long each variant runs in a round.
+    pub each: Duration,
+}
+
+/// Connections at which each variant is measured.
+const CONNECTIONS: [u32; 2] = [32, 1];
+
+/// Starts everything, measures, and prints the tables.
+///
+/// # Errors
+/// When a part is missing or fails, or an answer was not the one that a variant is about.
+pub fn run(plan: Plan) -> anyhow::Result<()> {
+    let bench = Bench::start()?;
+    let mut report = Report::default();
+    for round in 1..=plan.rounds {
+        for connections in CONNECTIONS {
+            for variant in bench.variants() {
+                progress(round, plan.rounds, connections, variant.name);
+                let figures = wrk::run(variant, connections, plan.each)?;
+                report.add(round, connections, variant, figures);
+            }
+        }
+    }
+    #[expect(clippy::print_stdout, reason = "the tables are this command's output")]
+    {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "long work shows progress")]
+fn progress(round: u32, rounds: u32, connections: u32, name: &str) {
+    eprintln!("bench: round {round} of {rounds}, {connections} connections, {name}");
+}
