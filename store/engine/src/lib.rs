@@ -1,1 +1,40 @@
-//! Counters under durable ceilings and records on LMDB.
+//! The store's engine: counters under durable ceilings, records of idempotency keys, and time, in one LMDB file.
+//!
+//! Two halves, both synchronous, meet at a [`Batch`]:
+//! - [`Front`] holds the live buckets in memory and does no I/O. Calls go in with the time; each is answered at once
+//!   or waits for a batch. It decides what the next batch holds.
+//! - [`Store`] owns the data directory. [`Store::apply`] carries out one batch in one fully synced transaction.
+//!
+//! The caller's loop: take [`Front::next_batch`], [`Store::apply`] it, tell the front how that went with
+//! [`Front::committed`] or [`Front::failed`], and deliver the answers. At most one batch is out at a time.
+
+mod batch;
+mod clock;
+mod error;
+mod front;
+mod layout;
+mod open;
+mod preflight;
+mod prune;
+mod records;
+mod response;
+mod store;
+
+pub use batch::{
+    Batch, Bucket, Caller, ClaimAnswer, Inspection, Key, Outcomes, RecordAnswer, Resolution,
+};
+pub use clock::{Clock, Machine, Start};
+pub use error::{ApplyError, OpenError};
+pub use front::{
+    Admission, Answer, BucketView, Charge, ClaimCall, Code, Front, Hit, Inspected, Limits, Outcome,
+    Refund, Refusal, Verdict,
+};
+pub use layout::{CounterRow, FORMAT};
+pub use open::Options;
+pub use response::Response;
+pub use store::Store;
+
+pub use porch_core::{
+    record::{Claim, ClaimId, Fingerprint},
+    window::{LENGTH_S_MAX, RESERVE_MAX},
+};

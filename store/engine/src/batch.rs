@@ -1,0 +1,225 @@
+//! What does one transaction carry out, and what comes of it?
+
+use core::num::NonZeroU32;
+
+use porch_core::record::{Claim, ClaimId};
+
+use crate::{
+    layout::{BodyRef, Corrupt, CounterRow},
+    response::Response,
+};
+
+/// A SHA-256.
+pub(crate) type Hash = [u8; 32];
+
+/// Names a bucket: a SHA-256 over all that makes it one.
+pub type Bucket = Hash;
+
+/// Names a record: a SHA-256 over all that makes it one.
+pub type Key = Hash;
+
+/// Who waits for an answer. Opaque here: the caller's stream, and its call on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// Names the stream.
+    pub stream: u64,
+    /// Names the call on it.
+    pub call: u64,
+}
+
+/// Work for one transaction, as [`Front::next_batch`](crate::Front::next_batch) chose it.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) counters: Vec<CounterOp>,
+    pub(crate) records: Vec<RecordOp>,
+    pub(crate) inspections: Vec<InspectOp>,
+}
+
+impl Batch {
+    /// How many operations it carries.
+    pub fn len(&self) -> usize {
+        self.counters.len() + self.records.len() + self.inspections.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Counter work. Each write names its window, so that nobody takes it for another's.
+#[derive(Debug)]
+pub(crate) enum CounterOp {
+    /// Read a bucket's row into the slot that waits for it.
+    Load { slot: u32, bucket: Bucket },
+    /// Write a row for a bucket in memory.
+    Write {
+        slot: u32,
+        seq: u64,
+        bucket: Bucket,
+        row: CounterRow,
+    },
+    /// Write the exact count of a bucket that has left memory.
+    Evict { bucket: Bucket, row: CounterRow },
+}
+
+/// Record work.
+#[derive(Debug)]
+pub(crate) struct RecordOp {
+    pub(crate) caller: Caller,
+    pub(crate) key: Key,
+    pub(crate) ask: RecordAsk,
+}
+
+#[derive(Debug)]
+pub(crate) enum RecordAsk {
+    Claim {
+        claim: Claim,
+        /// A longer replay is answered [`ClaimAnswer::Large`].
+        replay_bytes_max: u32,
+    },
+    Complete {
+        claim_id: ClaimId,
+        resolution: Resolution,
+    },
+    Abandon {
+        claim_id: ClaimId,
+    },
+}
+
+impl RecordOp {
+    /// What it adds to the transaction's pages, besides its row.
+    pub(crate) fn body_bytes(&self) -> usize {
+        match &self.ask {
+            RecordAsk::Complete {
+                resolution: Resolution::Response(response),
+                ..
+            } => response.encoded_bytes(),
+            RecordAsk::Complete { .. } | RecordAsk::Claim { .. } | RecordAsk::Abandon { .. } => 0,
+        }
+    }
+}
+
+/// How a claim ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// Upstream answered, and the answer is kept.
+    Response(Response),
+    /// Upstream answered, and the answer is not kept.
+    Tombstone {
+        /// The answer's status.
+        status: u16,
+    },
+    /// It cannot be known whether upstream executed.
+    Unknown {
+        /// The status that the caller was told; 0 for none.
+        status: u16,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct InspectOp {
+    pub(crate) caller: Caller,
+    pub(crate) bucket: Option<Bucket>,
+}
+
+/// What a committed batch found, in the order of its operations.
+#[derive(Debug, Default)]
+pub struct Outcomes {
+    pub(crate) loads: Vec<Result<Option<CounterRow>, Corrupt>>,
+    pub(crate) records: Vec<RecordAnswer>,
+    pub(crate) inspections: Vec<Inspection>,
+}
+
+/// What record work is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordAnswer {
+    /// To a claim.
+    Claimed(ClaimAnswer),
+    /// To a completion.
+    Completed {
+        /// The record belongs to another claim, or is gone.
+        fenced: bool,
+    },
+    /// To an abandon.
+    Abandoned {
+        /// A record was removed.
+        released: bool,
+    },
+    /// The record cannot be read. Nothing was done.
+    Corrupt {
+        /// What is wrong with which row.
+        found: String,
+    },
+}
+
+/// What a claim is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimAnswer {
+    /// Execute, then complete or abandon.
+    Granted,
+    /// The kept response.
+    Replay(Response),
+    /// A kept response that is longer than the caller takes here.
+    Large,
+    /// Another claim holds the lease.
+    InFlight,
+    /// The key was used with another fingerprint.
+    Mismatch,
+    /// Executed, the response is not kept.
+    Tombstone {
+        /// The status that upstream answered.
+        status: u16,
+    },
+    /// It cannot be known whether upstream executed.
+    Unknown {
+        /// The status that the first caller saw; 0 for none.
+        status: u16,
+    },
+}
+
+/// What the file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Inspection {
+    /// Rows of `counters`.
+    pub counter_rows: u64,
+    /// Rows of `records`.
+    pub record_rows: u64,
+    /// Chunks in `bodies`.
+    pub body_rows: u64,
+    /// Entries of `expiry`.
+    pub expiry_rows: u64,
+    /// The row of the bucket that was asked for; none also when it is corrupt.
+    pub counter: Option<CounterRow>,
+}
+
+/// A row that an orderly stop writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExactRow {
+    pub(crate) bucket: Bucket,
+    pub(crate) row: CounterRow,
+}
+
+impl ExactRow {
+    pub(crate) const fn new(
+        bucket: Bucket,
+        start_ms: u64,
+        length_s: NonZeroU32,
+        count: u32,
+    ) -> Self {
+        Self {
+            bucket,
+            row: CounterRow {
+                start_ms,
+                length_s,
+                ceiling: count,
+            },
+        }
+    }
+}
+
+/// How many chunks an encoded response takes.
+pub(crate) fn chunks(body: BodyRef) -> u32 {
+    let payload = u32::try_from(crate::records::CHUNK_PAYLOAD_BYTES).unwrap_or(u32::MAX);
+    body.bytes.div_ceil(payload)
+}

@@ -1,0 +1,198 @@
+//! What comes of a batch: which answers may go, and what is taken back?
+
+use super::{
+    Front, Held,
+    call::{Answer, BucketView, Inspected, Outcome, Refusal},
+    table::Flying,
+};
+use crate::{
+    batch::{Batch, Bucket, Caller, CounterOp, Inspection, Outcomes, RecordAnswer},
+    layout::CounterRow,
+};
+
+impl Front {
+    /// The batch is durable: adds the answers that waited for it.
+    pub fn committed(
+        &mut self,
+        now_ms: u64,
+        batch: Batch,
+        outcomes: Outcomes,
+        answers: &mut Vec<Answer>,
+    ) {
+        self.out = false;
+        let mut loads = outcomes.loads.into_iter();
+        for op in batch.counters {
+            match op {
+                CounterOp::Load { slot, .. } => match loads.next() {
+                    Some(Ok(row)) => self.loaded(now_ms, slot, row, answers),
+                    Some(Err(corrupt)) => {
+                        let refusal = Refusal::data_loss(format!("the bucket's row: {corrupt}"));
+                        self.not_loaded(slot, &refusal, answers);
+                    }
+                    None => {
+                        self.not_loaded(slot, &Refusal::unavailable("not loaded"), answers);
+                    }
+                },
+                CounterOp::Write { slot, seq, row, .. } => self.written(slot, seq, &row, answers),
+                CounterOp::Evict { .. } => {}
+            }
+        }
+        for (op, answer) in batch.records.into_iter().zip(outcomes.records) {
+            let caller = op.caller;
+            let outcome = match answer {
+                RecordAnswer::Claimed(answer) => Outcome::Claimed(answer),
+                RecordAnswer::Completed { fenced } => Outcome::Completed { fenced },
+                RecordAnswer::Abandoned { released } => Outcome::Abandoned { released },
+                RecordAnswer::Corrupt { found } => Outcome::Refused(Refusal::data_loss(found)),
+            };
+            answers.push(Answer { caller, outcome });
+        }
+        for (op, rows) in batch.inspections.into_iter().zip(outcomes.inspections) {
+            let inspected = self.inspected(now_ms, op.bucket.as_ref(), rows);
+            answers.push(Answer {
+                caller: op.caller,
+                outcome: Outcome::Inspected(inspected),
+            });
+        }
+    }
+
+    /// Nothing of the batch took effect: gives back what waited for it, and answers all of it
+    /// [`Code::Unavailable`](super::Code::Unavailable).
+    pub fn failed(&mut self, batch: Batch, why: &str, answers: &mut Vec<Answer>) {
+        self.out = false;
+        let refusal = Refusal::unavailable(why);
+        for op in batch.counters {
+            match op {
+                CounterOp::Load { slot, .. } => self.not_loaded(slot, &refusal, answers),
+                CounterOp::Write { slot, seq, .. } => {
+                    self.not_written(slot, seq, &refusal, answers);
+                }
+                CounterOp::Evict { .. } => {}
+            }
+        }
+        let records = batch.records.into_iter().map(|op| op.caller);
+        let inspections = batch.inspections.into_iter().map(|op| op.caller);
+        answers.extend(records.chain(inspections).map(|caller| Answer {
+            caller,
+            outcome: Outcome::Refused(refusal.clone()),
+        }));
+    }
+
+    fn written(&mut self, slot: u32, seq: u64, row: &CounterRow, answers: &mut Vec<Answer>) {
+        let entry = self.table.slot_mut(slot);
+        if let Flying::Row { ceiling, .. } = entry.flying {
+            debug_assert_eq!(ceiling, row.ceiling, "one write of a slot is out");
+            entry.committed = ceiling;
+        }
+        entry.flying = Flying::No;
+        for id in self.waiting.remove(&seq).unwrap_or_default() {
+            match &mut self.held[id] {
+                Held::Charged { writes, .. } | Held::Failed { writes, .. } if *writes > 1 => {
+                    *writes -= 1;
+                }
+                Held::Charged { .. } | Held::Failed { .. } | Held::Cold { .. } => {
+                    self.finish(id, answers);
+                }
+            }
+        }
+        self.table.touch(slot);
+    }
+
+    fn not_written(&mut self, slot: u32, seq: u64, refusal: &Refusal, answers: &mut Vec<Answer>) {
+        self.table.slot_mut(slot).flying = Flying::No;
+        for id in self.waiting.remove(&seq).unwrap_or_default() {
+            self.fail(id, refusal, answers);
+        }
+        self.table.touch(slot);
+    }
+
+    /// A write that an operation waited for failed.
+    fn fail(&mut self, id: usize, refusal: &Refusal, answers: &mut Vec<Answer>) {
+        let failed = match &mut self.held[id] {
+            Held::Charged {
+                caller,
+                taken,
+                writes,
+                ..
+            } => Some((*caller, std::mem::take(taken), *writes)),
+            Held::Failed { .. } | Held::Cold { .. } => None,
+        };
+        if let Some((caller, taken, writes)) = failed {
+            for taken in &taken {
+                let entry = self.table.slot_mut(taken.slot);
+                if let Some(window) = &mut entry.window
+                    && window.start_ms() == taken.start_ms
+                {
+                    window.give_back(taken.cost);
+                    // Its first hit did not count, so it was never opened.
+                    if window.count == 0 && entry.committed == 0 && entry.queued.is_none() {
+                        entry.window = None;
+                    }
+                }
+            }
+            let outcome = Outcome::Refused(refusal.clone());
+            answers.push(Answer { caller, outcome });
+            self.held[id] = Held::Failed { taken, writes };
+        }
+        match &mut self.held[id] {
+            Held::Failed { writes, .. } if *writes > 1 => *writes -= 1,
+            Held::Failed { .. } | Held::Charged { .. } | Held::Cold { .. } => {
+                self.finish(id, answers);
+            }
+        }
+    }
+
+    /// The last write that named an operation is done.
+    fn finish(&mut self, id: usize, answers: &mut Vec<Answer>) {
+        match self.held.remove(id) {
+            Held::Charged {
+                caller,
+                outcome,
+                taken,
+                ..
+            } => {
+                for taken in taken {
+                    self.unpin(taken.slot);
+                }
+                answers.push(Answer { caller, outcome });
+            }
+            Held::Failed { taken, .. } => {
+                for taken in taken {
+                    self.unpin(taken.slot);
+                }
+            }
+            Held::Cold { .. } => debug_assert!(false, "what waits for a row waits for no write"),
+        }
+    }
+
+    fn inspected(&self, now_ms: u64, bucket: Option<&Bucket>, rows: Inspection) -> Inspected {
+        let slot = bucket.and_then(|bucket| self.table.find(bucket));
+        let window = match slot {
+            Some(slot) => self.table.slot(slot).window,
+            None => rows.counter.map(|row| row.window()),
+        };
+        let in_file = rows
+            .counter
+            .filter(|row| window.is_some_and(|window| window.start_ms() == row.start_ms));
+        let is_known = slot.is_some() || rows.counter.is_some();
+        Inspected {
+            rows,
+            live_buckets: self.table.len(),
+            bucket: is_known.then(|| BucketView {
+                window_start_ms: window.map_or(0, |window| window.start_ms()),
+                window_s: window.map_or(0, |window| window.length_s().get()),
+                count: window.map_or(0, |window| window.count),
+                ceiling: in_file.map_or(0, |row| row.ceiling),
+                live: slot.is_some(),
+                expired: window.is_some_and(|window| !window.is_open(now_ms)),
+            }),
+        }
+    }
+}
+
+/// Names the waiting caller in logs.
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "call {} of stream {}", self.call, self.stream)
+    }
+}

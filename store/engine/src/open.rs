@@ -1,0 +1,280 @@
+//! How is a data directory opened?
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `porch.lock` | locked while a store has the directory open |
+//! | `data.mdb` | all rows |
+//! | `lock.mdb` | LMDB's own table of readers |
+//! | `porch.marker` | says that `data.mdb` was here, since LMDB would open an empty one in its place without a word |
+
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use heed::{CommitOrAbort, Env, EnvOpenOptions, RwTxn, WithoutTls};
+
+use crate::{
+    clock::{Clock, Machine, Saved, Start},
+    error::OpenError,
+    layout::{CLOCK, Corrupt, FORMAT, FORMAT_ROW, NEXT_BODY, decode_number, encode_number},
+    preflight,
+    store::{Rows, Store, Tables},
+};
+
+const DATA: &str = "data.mdb";
+const LOCK: &str = "porch.lock";
+const MARKER: &str = "porch.marker";
+const MARKER_TEXT: &str = "data.mdb of this directory holds counters and records. Remove the whole directory or nothing.\n";
+
+/// How a data directory is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The largest size of the data file, in bytes. Default 4 GiB; only what is used takes space.
+    pub map_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { map_bytes: 4 << 30 }
+    }
+}
+
+impl Store {
+    /// Opens the data directory, and makes it when it is missing. It stays locked as long as the store lives.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the directory is in use, damaged, of another format, or cannot be written.
+    pub fn open(dir: &Path, options: Options) -> Result<(Self, Start), OpenError> {
+        Self::open_at(dir, options, Machine::read())
+    }
+
+    /// [`Store::open`] with the machine's clocks given: for tests.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_at(
+        dir: &Path,
+        options: Options,
+        machine: Machine,
+    ) -> Result<(Self, Start), OpenError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(io("make the directory", dir))?;
+        let lock = lock(&dir.join(LOCK))?;
+        let data = dir.join(DATA);
+        let marker = dir.join(MARKER);
+        check_present(&data, &marker)?;
+
+        let env = open_env(dir, &data, options)?;
+        let lmdb = |what| {
+            let path = data.clone();
+            move |source| OpenError::Lmdb { what, path, source }
+        };
+        env.clear_stale_readers()
+            .map_err(lmdb("clear stale readers"))?;
+        let txn = env.write_txn().map_err(lmdb("begin a transaction"))?;
+        let tables = tables(&env, txn).map_err(lmdb("open its tables"))?;
+
+        let mut txn = env.write_txn().map_err(lmdb("begin a transaction"))?;
+        let head = Head::read(&tables, &txn, &data)?;
+        let (clock, start) = Clock::start(head.clock, machine);
+        head.write(&tables, &mut txn, &clock)
+            .and_then(|()| txn.commit())
+            .map_err(lmdb("write its meta rows"))?;
+
+        leave_marker(dir, &marker)?;
+        let store = Self::new(env, tables, clock, head.next_body, data, lock);
+        Ok((store, start))
+    }
+}
+
+/// The rows of `meta`.
+struct Head {
+    clock: Option<Saved>,
+    next_body: u64,
+}
+
+impl Head {
+    fn read(tables: &Tables, txn: &RwTxn<'_>, path: &Path) -> Result<Self, OpenError> {
+        let row = |row: &'static str| {
+            tables
+                .meta
+                .get(txn, row.as_bytes())
+                .map_err(|source| OpenError::Lmdb {
+                    what: "read its meta rows",
+                    path: path.to_owned(),
+                    source,
+                })
+        };
+        let bad = |row: &'static str| {
+            move |found: Corrupt| OpenError::Meta {
+                path: path.to_owned(),
+                row,
+                found: format!("unreadable: {found}"),
+            }
+        };
+        let Some(format) = row(FORMAT_ROW)? else {
+            let rows = tables.count(txn).map_err(|source| OpenError::Lmdb {
+                what: "count its rows",
+                path: path.to_owned(),
+                source,
+            })?;
+            if rows > 0 {
+                return Err(OpenError::Meta {
+                    path: path.to_owned(),
+                    row: FORMAT_ROW,
+                    found: "missing".to_owned(),
+                });
+            }
+            return Ok(Self {
+                clock: None,
+                next_body: 1,
+            });
+        };
+        let format = decode_number(FORMAT_ROW, format).map_err(bad(FORMAT_ROW))?;
+        if format != u64::from(FORMAT) {
+            return Err(OpenError::Format {
+                path: path.to_owned(),
+                expected: FORMAT,
+                found: u32::try_from(format).unwrap_or(u32::MAX),
+            });
+        }
+        let missing = |name: &'static str| bad(name)(Corrupt::Missing);
+        let clock = row(CLOCK)?.ok_or_else(|| missing(CLOCK))?;
+        let next_body = row(NEXT_BODY)?.ok_or_else(|| missing(NEXT_BODY))?;
+        Ok(Self {
+            clock: Some(Saved::decode(clock).map_err(bad(CLOCK))?),
+            next_body: decode_number(NEXT_BODY, next_body).map_err(bad(NEXT_BODY))?,
+        })
+    }
+
+    fn write(
+        &self,
+        tables: &Tables,
+        txn: &mut RwTxn<'_>,
+        clock: &Clock,
+    ) -> Result<(), heed::Error> {
+        let format = encode_number(FORMAT_ROW, u64::from(FORMAT));
+        let next_body = encode_number(NEXT_BODY, self.next_body);
+        let saved = clock.saved(clock.started_ms()).encode();
+        tables.meta.put(txn, FORMAT_ROW.as_bytes(), &format)?;
+        tables.meta.put(txn, NEXT_BODY.as_bytes(), &next_body)?;
+        tables.meta.put(txn, CLOCK.as_bytes(), &saved)
+    }
+}
+
+fn io<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OpenError + 'a {
+    move |source| OpenError::Io {
+        what,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)
+        .map_err(io("make the lock file", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(io("lock", path)(source)),
+    }
+}
+
+/// Refuses a directory whose data is gone, and a data file that is cut off.
+fn check_present(data: &Path, marker: &Path) -> Result<(), OpenError> {
+    let found = match fs::metadata(data) {
+        Ok(metadata) if metadata.len() > 0 => return preflight::check(data),
+        Ok(_) => "0 bytes",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
+        Err(error) => return Err(io("look at it", data)(error)),
+    };
+    match fs::metadata(marker) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io("look at it", marker)(error)),
+        Ok(_) => Err(OpenError::DataGone {
+            path: data.to_owned(),
+            marker: marker.to_owned(),
+            found,
+        }),
+    }
+}
+
+fn open_env(dir: &Path, data: &Path, options: Options) -> Result<Env<WithoutTls>, OpenError> {
+    let mut env = EnvOpenOptions::new().read_txn_without_tls();
+    env.map_size(options.map_bytes).max_dbs(8).max_readers(8);
+    #[expect(unsafe_code, reason = "LMDB maps the file")]
+    // SAFETY: the file is on a local disk, no other process of ours maps it (it is locked), and nobody truncates it
+    // while it is mapped; its size was checked against its header.
+    let opened = unsafe { env.open(dir) };
+    opened.map_err(|source| OpenError::Lmdb {
+        what: "open it",
+        path: data.to_owned(),
+        source,
+    })
+}
+
+fn tables(env: &Env<WithoutTls>, txn: RwTxn<'_>) -> Result<Tables, heed::Error> {
+    const NAMES: [&str; 5] = ["meta", "counters", "records", "bodies", "expiry"];
+    let committed = env.create_databases_and_commit(txn, |opener, txn| {
+        let mut open = |name| opener.create_database(txn, Some(name));
+        let [meta, counters, records, bodies, expiry] = NAMES;
+        let tables = [
+            open(meta)?,
+            open(counters)?,
+            open(records)?,
+            open(bodies)?,
+            open(expiry)?,
+        ];
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
+    })?;
+    let [meta, counters, records, bodies, expiry]: [Rows; 5] = match committed {
+        CommitOrAbort::Commit(tables) => tables,
+        CommitOrAbort::Abort(()) => return Err(heed::Error::Mdb(heed::MdbError::BadTxn)),
+    };
+    Ok(Tables {
+        meta,
+        counters,
+        records,
+        bodies,
+        expiry,
+    })
+}
+
+/// Makes the files' names durable, and then says that they are there.
+fn leave_marker(dir: &Path, marker: &Path) -> Result<(), OpenError> {
+    sync_dir(dir)?;
+    if marker.exists() {
+        return Ok(());
+    }
+    let write = || {
+        let mut file = File::create(marker)?;
+        file.write_all(MARKER_TEXT.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(io("write the marker", marker))?;
+    sync_dir(dir)?;
+    let parent: PathBuf = match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => return Ok(()),
+    };
+    sync_dir(&parent)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), OpenError> {
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(io("sync the directory", dir))
+}

@@ -1,0 +1,193 @@
+//! How are claims, completions and abandons carried out?
+//!
+//! `porch_core::record` decides; here are the rows. A row that cannot be read is refused and left as it is: nothing
+//! is executed or written on a guess.
+
+use bytes::{Bytes, BytesMut};
+use porch_core::record::{self, Claim, ClaimId, Claimed, Completed, Outcome};
+
+use crate::{
+    batch::{ClaimAnswer, Key, RecordAnswer, RecordAsk, RecordOp, Resolution, chunks},
+    layout::{BodyRef, CHUNK_BYTES, Corrupt, RecordRow, body_key, seal_any, unseal_any},
+    response::Response,
+    store::Work,
+};
+
+/// A chunk of a response; its checksum fills it up to [`CHUNK_BYTES`].
+pub(crate) const CHUNK_PAYLOAD_BYTES: usize = CHUNK_BYTES - 4;
+
+/// Why an operation ended early.
+enum Stop {
+    Lmdb(heed::Error),
+    Corrupt(String),
+}
+
+impl From<heed::Error> for Stop {
+    fn from(error: heed::Error) -> Self {
+        Self::Lmdb(error)
+    }
+}
+
+/// Carries out one operation.
+pub(crate) fn apply(work: &mut Work<'_, '_>, op: &RecordOp) -> Result<RecordAnswer, heed::Error> {
+    let answer = match &op.ask {
+        RecordAsk::Claim {
+            claim,
+            replay_bytes_max,
+        } => claimed(work, &op.key, claim, *replay_bytes_max).map(RecordAnswer::Claimed),
+        RecordAsk::Complete {
+            claim_id,
+            resolution,
+        } => completed(work, &op.key, claim_id, resolution)
+            .map(|fenced| RecordAnswer::Completed { fenced }),
+        RecordAsk::Abandon { claim_id } => {
+            abandoned(work, &op.key, claim_id).map(|released| RecordAnswer::Abandoned { released })
+        }
+    };
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(Stop::Corrupt(found)) => Ok(RecordAnswer::Corrupt { found }),
+        Err(Stop::Lmdb(error)) => Err(error),
+    }
+}
+
+fn claimed(
+    work: &mut Work<'_, '_>,
+    key: &Key,
+    claim: &Claim,
+    replay_bytes_max: u32,
+) -> Result<ClaimAnswer, Stop> {
+    let row = current(work, key)?;
+    let answer = match record::claim(row.as_ref().map(|row| &row.record), claim, work.now_ms) {
+        Claimed::Granted(record) => {
+            let pending = RecordRow { record, body: None };
+            work.write_record(key, row.as_ref(), &pending)?;
+            work.prune()?;
+            ClaimAnswer::Granted
+        }
+        Claimed::Replay => replay(work, row.as_ref(), replay_bytes_max)?,
+        Claimed::InFlight => ClaimAnswer::InFlight,
+        Claimed::Mismatch => ClaimAnswer::Mismatch,
+        Claimed::Tombstone { status } => ClaimAnswer::Tombstone { status },
+        Claimed::Unknown { status } => ClaimAnswer::Unknown { status },
+    };
+    Ok(answer)
+}
+
+fn completed(
+    work: &mut Work<'_, '_>,
+    key: &Key,
+    claim_id: &ClaimId,
+    resolution: &Resolution,
+) -> Result<bool, Stop> {
+    let row = current(work, key)?;
+    let outcome = match resolution {
+        Resolution::Response(response) => Outcome::Response {
+            status: response.status,
+        },
+        Resolution::Tombstone { status } => Outcome::Tombstone { status: *status },
+        Resolution::Unknown { status } => Outcome::Unknown { status: *status },
+    };
+    let before = row.as_ref();
+    let before_record = before.map(|row| &row.record);
+    match record::complete(before_record, claim_id, outcome, work.now_ms) {
+        Completed::Fenced => Ok(true),
+        Completed::Already => Ok(false),
+        Completed::Write(record) => {
+            let body = match resolution {
+                Resolution::Response(response) => Some(write_body(work, response)?),
+                Resolution::Tombstone { .. } | Resolution::Unknown { .. } => None,
+            };
+            work.write_record(key, before, &RecordRow { record, body })?;
+            work.prune()?;
+            Ok(false)
+        }
+    }
+}
+
+fn abandoned(work: &mut Work<'_, '_>, key: &Key, claim_id: &ClaimId) -> Result<bool, Stop> {
+    let row = current(work, key)?;
+    match row {
+        Some(row) if record::abandon(Some(&row.record), claim_id) => {
+            work.remove_record(key, &row)?;
+            work.prune()?;
+            Ok(true)
+        }
+        Some(_) | None => Ok(false),
+    }
+}
+
+/// The key's row, brought to what it is by now.
+fn current(work: &mut Work<'_, '_>, key: &Key) -> Result<Option<RecordRow>, Stop> {
+    let Some(row) = work.tables.records.get(work.txn, key)? else {
+        return Ok(None);
+    };
+    let row = RecordRow::decode(key, row)
+        .map_err(|corrupt| Stop::Corrupt(format!("the record's row: {corrupt}")))?;
+    Ok(work.expire_record(key, &row)?)
+}
+
+fn replay(
+    work: &Work<'_, '_>,
+    row: Option<&RecordRow>,
+    replay_bytes_max: u32,
+) -> Result<ClaimAnswer, Stop> {
+    let Some(RecordRow {
+        record,
+        body: Some(body),
+    }) = row
+    else {
+        return Err(Stop::Corrupt(
+            "the record's row: it has no response".to_owned(),
+        ));
+    };
+    if body.bytes > replay_bytes_max {
+        return Ok(ClaimAnswer::Large);
+    }
+    let record::State::Done { status, .. } = record.state else {
+        return Err(Stop::Corrupt("the record's row: it is not DONE".to_owned()));
+    };
+    let bytes = read_body(work, *body)?;
+    match Response::decode(status, bytes) {
+        Some(response) => Ok(ClaimAnswer::Replay(response)),
+        None => Err(Stop::Corrupt(
+            "the response: its lengths do not fit".to_owned(),
+        )),
+    }
+}
+
+fn write_body(work: &mut Work<'_, '_>, response: &Response) -> Result<BodyRef, heed::Error> {
+    let bytes = response.encode();
+    let id = work.next_body;
+    let mut row = Vec::with_capacity(CHUNK_BYTES.min(bytes.len() + 4));
+    for (chunk, payload) in (0..).zip(bytes.chunks(CHUNK_PAYLOAD_BYTES)) {
+        let key = body_key(id, chunk);
+        row.clear();
+        row.extend_from_slice(payload);
+        seal_any(&key, &mut row);
+        work.tables.bodies.put(work.txn, &key, &row)?;
+    }
+    work.next_body += 1;
+    Ok(BodyRef {
+        id,
+        bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+    })
+}
+
+fn read_body(work: &Work<'_, '_>, body: BodyRef) -> Result<Bytes, Stop> {
+    let expected = usize::try_from(body.bytes).unwrap_or(usize::MAX);
+    let mut bytes = BytesMut::with_capacity(expected);
+    for chunk in 0..chunks(body) {
+        let key = body_key(body.id, chunk);
+        let bad = |corrupt| Stop::Corrupt(format!("chunk {chunk} of the response: {corrupt}"));
+        let row = work.tables.bodies.get(work.txn, &key)?;
+        let row = row.ok_or_else(|| bad(Corrupt::Missing))?;
+        bytes.extend_from_slice(unseal_any(&key, row).map_err(bad)?);
+    }
+    if bytes.len() != expected {
+        let found = bytes.len();
+        let corrupt = Corrupt::Length { expected, found };
+        return Err(Stop::Corrupt(format!("the response: {corrupt}")));
+    }
+    Ok(bytes.freeze())
+}

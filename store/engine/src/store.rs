@@ -1,0 +1,272 @@
+//! How is a batch carried out?
+//!
+//! One transaction a batch, synced by its commit; the clock goes along in each. A batch that has only read is not
+//! committed: there is nothing to lose.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use heed::{Database, Env, RoTxn, RwTxn, WithoutTls, types::Bytes as Raw};
+
+use crate::{
+    batch::{Batch, Bucket, CounterOp, ExactRow, InspectOp, Inspection, Outcomes},
+    clock::Clock,
+    error::ApplyError,
+    layout::{CLOCK, Corrupt, CounterRow, Expiring, NEXT_BODY, Table, encode_number},
+    records,
+};
+
+/// Rows as bytes; `layout` knows what they mean.
+pub(crate) type Rows = Database<'static, Raw, Raw>;
+
+/// The file's databases.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) meta: Rows,
+    pub(crate) counters: Rows,
+    pub(crate) records: Rows,
+    pub(crate) bodies: Rows,
+    pub(crate) expiry: Rows,
+}
+
+impl Tables {
+    /// All rows but those of `meta`.
+    pub(crate) fn count(&self, txn: &RoTxn<'_>) -> Result<u64, heed::Error> {
+        Ok(self.counters.len(txn)? + self.records.len(txn)? + self.bodies.len(txn)?)
+    }
+}
+
+/// The data directory, open. Belongs to one thread.
+#[derive(Debug)]
+pub struct Store {
+    env: Env<WithoutTls>,
+    tables: Tables,
+    clock: Clock,
+    next_body: u64,
+    data: PathBuf,
+    /// Held, not read: the directory is locked while it is open.
+    _lock: File,
+}
+
+impl Store {
+    pub(crate) const fn new(
+        env: Env<WithoutTls>,
+        tables: Tables,
+        clock: Clock,
+        next_body: u64,
+        data: PathBuf,
+        lock: File,
+    ) -> Self {
+        Self {
+            env,
+            tables,
+            clock,
+            next_body,
+            data,
+            _lock: lock,
+        }
+    }
+
+    /// The logical clock.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The data file.
+    pub fn path(&self) -> &Path {
+        &self.data
+    }
+
+    /// Carries out a batch in one transaction, durable when this returns.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; then nothing of the batch took effect.
+    pub fn apply(&mut self, batch: &Batch) -> Result<Outcomes, ApplyError> {
+        self.apply_at(self.clock.now_ms(), batch)
+    }
+
+    /// [`Store::apply`] at a given time of the logical clock: for tests.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn apply_at(&mut self, now_ms: u64, batch: &Batch) -> Result<Outcomes, ApplyError> {
+        self.transact(now_ms, |work| {
+            let mut outcomes = Outcomes::default();
+            for op in &batch.counters {
+                match op {
+                    CounterOp::Load { bucket, .. } => outcomes.loads.push(work.load(bucket)?),
+                    CounterOp::Write { bucket, row, .. } | CounterOp::Evict { bucket, row } => {
+                        work.write_counter(bucket, row)?;
+                        work.prune()?;
+                    }
+                }
+            }
+            for op in &batch.records {
+                outcomes.records.push(records::apply(work, op)?);
+            }
+            for op in &batch.inspections {
+                outcomes.inspections.push(work.inspect(op)?);
+            }
+            Ok(outcomes)
+        })
+    }
+
+    /// Writes the exact counts of an orderly stop, sorted by bucket, in one transaction.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; then the counts are their ceilings.
+    pub(crate) fn write_exact(&mut self, rows: &[ExactRow]) -> Result<(), ApplyError> {
+        self.transact(self.clock.now_ms(), |work| {
+            // The clock is saved also when no count differs.
+            work.dirty = true;
+            for exact in rows {
+                work.write_counter(&exact.bucket, &exact.row)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn transact<T>(
+        &mut self,
+        now_ms: u64,
+        apply: impl FnOnce(&mut Work<'_, '_>) -> Result<T, heed::Error>,
+    ) -> Result<T, ApplyError> {
+        let result = self.try_transact(now_ms, apply);
+        result.map_err(|error| {
+            if is_full(&error, &self.data) {
+                ApplyError::Full(error)
+            } else {
+                ApplyError::Fatal(error)
+            }
+        })
+    }
+
+    fn try_transact<T>(
+        &mut self,
+        now_ms: u64,
+        apply: impl FnOnce(&mut Work<'_, '_>) -> Result<T, heed::Error>,
+    ) -> Result<T, heed::Error> {
+        let mut txn = self.env.write_txn()?;
+        let mut work = Work {
+            tables: &self.tables,
+            txn: &mut txn,
+            now_ms,
+            next_body: self.next_body,
+            dirty: false,
+            pruned: false,
+        };
+        let done = apply(&mut work)?;
+        let Work {
+            next_body, dirty, ..
+        } = work;
+        if !dirty {
+            return Ok(done);
+        }
+        let meta = &self.tables.meta;
+        let saved = self.clock.saved(now_ms).encode();
+        meta.put(&mut txn, CLOCK.as_bytes(), &saved)?;
+        if next_body != self.next_body {
+            let row = encode_number(NEXT_BODY, next_body);
+            meta.put(&mut txn, NEXT_BODY.as_bytes(), &row)?;
+        }
+        txn.commit()?;
+        self.next_body = next_body;
+        Ok(done)
+    }
+}
+
+/// One transaction at work.
+pub(crate) struct Work<'t, 'e> {
+    pub(crate) tables: &'t Tables,
+    pub(crate) txn: &'t mut RwTxn<'e>,
+    pub(crate) now_ms: u64,
+    pub(crate) next_body: u64,
+    /// Something was written.
+    pub(crate) dirty: bool,
+    /// Nothing expired is left in the index.
+    pub(crate) pruned: bool,
+}
+
+impl Work<'_, '_> {
+    /// A row whose window has ended reads as none; the write that follows replaces it.
+    fn load(&self, bucket: &Bucket) -> Result<Result<Option<CounterRow>, Corrupt>, heed::Error> {
+        let row = self.tables.counters.get(self.txn, bucket)?;
+        let row = row.map(|row| CounterRow::decode(bucket, row)).transpose();
+        Ok(row.map(|row| row.filter(|row| row.window().is_open(self.now_ms))))
+    }
+
+    fn write_counter(&mut self, bucket: &Bucket, row: &CounterRow) -> Result<(), heed::Error> {
+        self.dirty = true;
+        let before = self.tables.counters.get(self.txn, bucket)?;
+        let before = before.map(|row| CounterRow::decode(bucket, row));
+        let entry = |row: &CounterRow| Expiring {
+            expires_ms: row.expires_ms(),
+            table: Table::Counters,
+            key: *bucket,
+        };
+        // The entry of a row that became unreadable is not known any more; pruning drops it when its time comes.
+        let before = before.and_then(Result::ok).as_ref().map(entry);
+        self.tables
+            .counters
+            .put(self.txn, bucket, &row.encode(bucket))?;
+        self.reindex(before, entry(row))
+    }
+
+    /// Moves a row's entry in the expiry index.
+    pub(crate) fn reindex(
+        &mut self,
+        before: Option<Expiring>,
+        after: Expiring,
+    ) -> Result<(), heed::Error> {
+        if before == Some(after) {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            self.tables.expiry.delete(self.txn, &before.encode())?;
+        }
+        self.tables.expiry.put(self.txn, &after.encode(), &[])
+    }
+
+    fn inspect(&self, op: &InspectOp) -> Result<Inspection, heed::Error> {
+        let counter = match &op.bucket {
+            Some(bucket) => self
+                .tables
+                .counters
+                .get(self.txn, bucket)?
+                .and_then(|row| CounterRow::decode(bucket, row).ok()),
+            None => None,
+        };
+        Ok(Inspection {
+            counter_rows: self.tables.counters.len(self.txn)?,
+            record_rows: self.tables.records.len(self.txn)?,
+            body_rows: self.tables.bodies.len(self.txn)?,
+            expiry_rows: self.tables.expiry.len(self.txn)?,
+            counter,
+        })
+    }
+}
+
+/// Whether there was no room. A full disk may also show as EIO, so the file system is asked.
+fn is_full(error: &heed::Error, data: &Path) -> bool {
+    /// Below this many free bytes the file system counts as full.
+    const FREE_BYTES_MIN: u64 = 1 << 20;
+    match error {
+        heed::Error::Mdb(heed::MdbError::MapFull) => true,
+        heed::Error::Io(error) if is(error, rustix::io::Errno::NOSPC) => true,
+        heed::Error::Io(error) if is(error, rustix::io::Errno::DQUOT) => true,
+        heed::Error::Io(error) if is(error, rustix::io::Errno::IO) => rustix::fs::statvfs(data)
+            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) < FREE_BYTES_MIN),
+        heed::Error::Io(_)
+        | heed::Error::Mdb(_)
+        | heed::Error::Encoding(_)
+        | heed::Error::Decoding(_)
+        | heed::Error::EnvAlreadyOpened => false,
+    }
+}
+
+fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}

@@ -1,0 +1,152 @@
+//! Which commands and options are there?
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use porch_engine::Bucket;
+use tracing::level_filters::LevelFilter;
+
+/// Durable rate limits and idempotency keys for porch filters: keeps counters, records and time in one file.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the store until SIGTERM or SIGINT.
+    Serve(ServeArgs),
+    /// Ask a running store for its row counts, its clock, and one bucket's window.
+    Inspect(InspectArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The data directory; made when it is missing. One store at a time.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+
+    /// Where filters connect.
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) listen: UnixAddress,
+
+    /// The permissions of the listening socket, in octal: who may connect, may count and claim.
+    #[arg(long, value_name = "OCTAL", default_value = "600", value_parser = octal_mode)]
+    pub(crate) listen_mode: u32,
+
+    /// Where operators' commands connect; always with mode 600 [default: admin.sock in DIR]
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) admin: Option<UnixAddress>,
+
+    /// The most buckets to hold in memory, about 110 bytes each. Those used longest ago go to the file.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(64..))]
+    pub(crate) memory_buckets: u32,
+
+    /// The largest size of the data file, in MiB. Only what is used takes space.
+    #[arg(long, value_name = "MIB", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(16..))]
+    pub(crate) map_size: u32,
+
+    /// How much to log: off, error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: LevelFilter,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("store").required(true))]
+pub(crate) struct InspectArgs {
+    /// The running store's admin socket.
+    #[arg(long, value_name = "unix:PATH", group = "store")]
+    pub(crate) admin: Option<UnixAddress>,
+
+    /// The running store's data directory; means the socket admin.sock in it.
+    #[arg(long, value_name = "DIR", group = "store")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Show this bucket's window too: its SHA-256, 64 hexadecimal digits.
+    #[arg(long, value_name = "HEX", value_parser = bucket)]
+    pub(crate) bucket: Option<Bucket>,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `unix:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnixAddress(pub(crate) PathBuf);
+
+impl UnixAddress {
+    /// The default admin socket of a data directory.
+    pub(crate) fn admin_in(data: &std::path::Path) -> Self {
+        Self(data.join("admin.sock"))
+    }
+}
+
+impl FromStr for UnixAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Self(PathBuf::from(path))),
+            Some(_) | None => Err(format!(
+                "expected `unix:` and the path of a socket, came `{text}`"
+            )),
+        }
+    }
+}
+
+fn octal_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        Ok(_) | Err(_) => Err(format!(
+            "expected permissions in octal, such as 660, came `{text}`"
+        )),
+    }
+}
+
+fn bucket(text: &str) -> Result<Bucket, String> {
+    let came = || format!("expected 64 hexadecimal digits, came `{text}`");
+    if text.len() != 64 || !text.is_ascii() {
+        return Err(came());
+    }
+    let mut bucket = Bucket::default();
+    for (byte, at) in bucket.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| came())?;
+    }
+    Ok(bucket)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_values_are_told_with_what_was_expected() {
+        let error = |args: &[&str]| Cli::try_parse_from(args).unwrap_err().to_string();
+        let serve = ["porch-store", "serve", "--data", "d", "--listen"];
+        let told = error(&[&serve[..], &["tcp:1"]].concat());
+        assert!(told.contains("expected `unix:`"), "{told}");
+        let told = error(&[&serve[..], &["unix:s", "--listen-mode", "888"]].concat());
+        assert!(told.contains("in octal"), "{told}");
+        let told = error(&["porch-store", "inspect", "--data", "d", "--bucket", "zz"]);
+        assert!(told.contains("64 hexadecimal digits"), "{told}");
+    }
+
+    #[test]
+    fn a_bucket_is_read_from_hex() {
+        let text = format!("{}ff", "00".repeat(31));
+        let mut expected = [0; 32];
+        expected[31] = 255;
+        assert_eq!(bucket(&text), Ok(expected));
+        assert!(bucket(&"+1".repeat(32)).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Who writes the file? One thread, batch after batch.
+
+use std::sync::Arc;
+
+use porch_engine::{ApplyError, Store};
+
+use crate::desk::Desk;
+
+/// How the writer's work ended.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Rows that the last transaction wrote, since their ceilings were above their counts.
+    pub(crate) exact_rows: usize,
+}
+
+/// Writes until the front is closed and all that was taken in is answered; then writes the exact counts.
+///
+/// # Errors
+/// [`ApplyError::Fatal`], and the process has to end; or [`ApplyError::Full`] when the exact counts found no room.
+pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyError> {
+    let mut answers = Vec::new();
+    let mut full = false;
+    loop {
+        let mut front = desk.front();
+        let batch = loop {
+            if let Some(batch) = front.next_batch() {
+                break batch;
+            }
+            if front.is_closed() {
+                let exact_rows = front.write_exact(&mut store)?;
+                return Ok(Written { exact_rows });
+            }
+            front = desk.wait(front);
+        };
+        drop(front);
+        match store.apply(&batch) {
+            Ok(outcomes) => {
+                if std::mem::take(&mut full) {
+                    tracing::info!("there is room again");
+                }
+                let now_ms = desk.now_ms();
+                desk.front()
+                    .committed(now_ms, batch, outcomes, &mut answers);
+            }
+            Err(ApplyError::Full(error)) => {
+                if !std::mem::replace(&mut full, true) {
+                    tracing::error!(%error, "no room: what needs a new row is answered UNAVAILABLE until there is");
+                }
+                desk.front()
+                    .failed(batch, "the store has no room", &mut answers);
+            }
+            Err(fatal) => return Err(fatal),
+        }
+        desk.deliver(&mut answers);
+    }
+}
