@@ -2,6 +2,7 @@
 //!
 //! One connection per request. It knows what the harness needs and no more: content-length and chunked bodies.
 
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 /// How long a read may take before the exchange fails.
 const PATIENCE: Duration = Duration::from_secs(40);
 const HEAD_LINES_MAX: usize = 128;
+const BODY_SHOWN: usize = 300;
 
 /// A request under construction.
 #[derive(Clone, Debug)]
@@ -250,7 +252,7 @@ fn framing(answer: &Answer, head_request: bool) -> anyhow::Result<Framing> {
 }
 
 /// A whole answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
     pub status: u16,
@@ -271,6 +273,23 @@ const FRESH: &[&str] = &[
     "x-request-id",
 ];
 const FRESH_PREFIXES: &[&str] = &["x-ratelimit-", "x-envoy-"];
+
+impl fmt::Debug for Answer {
+    /// As on the wire; a body's first bytes are enough to tell it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = self.body.get(..BODY_SHOWN).unwrap_or(&self.body);
+        write!(formatter, "{}", self.status)?;
+        for (name, value) in &self.lines {
+            write!(formatter, " | {name}: {}", value.escape_ascii())?;
+        }
+        write!(
+            formatter,
+            " | {} bytes: {}",
+            self.body.len(),
+            body.escape_ascii()
+        )
+    }
+}
 
 impl Answer {
     /// The value of the first line with this name (in lower case), when it is text.

@@ -13,4 +13,5 @@ mod outage;
 mod restarts;
 mod retries;
 mod support;
+mod verify;
 mod windows;
