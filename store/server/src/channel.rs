@@ -29,7 +29,9 @@ async fn read(desk: Arc<Desk>, stream: u64, outlet: Arc<Outlet>, mut calls: Stre
             Ok(Some(message)) => message,
             Ok(None) => break outlet.read_to_end(),
             Err(status) => {
+                // Who sent garbage is told; who has gone does not hear it.
                 tracing::debug!(stream, %status, "a stream broke");
+                outlet.fail(status);
                 desk.close_stream(stream);
                 return;
             }

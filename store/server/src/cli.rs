@@ -108,7 +108,7 @@ fn octal_mode(text: &str) -> Result<u32, String> {
 
 fn bucket(text: &str) -> Result<Bucket, String> {
     let came = || format!("expected 64 hexadecimal digits, came `{text}`");
-    if text.len() != 64 || !text.is_ascii() {
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(came());
     }
     let mut bucket = Bucket::default();

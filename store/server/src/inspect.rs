@@ -94,11 +94,11 @@ fn text(reply: &InspectReply, args: &InspectArgs) -> String {
         reply.now_ms,
     );
     if let Some(name) = &args.bucket {
-        text.push_str(&format!("bucket        {}\n", hex(name)));
-        text.push_str(&match &reply.bucket {
+        let window = match &reply.bucket {
             Some(window) => bucket_text(window, reply.now_ms),
             None => "  neither in memory nor in the file\n".to_owned(),
-        });
+        };
+        text = format!("{text}bucket        {}\n{window}", hex(name));
     }
     text
 }
@@ -132,5 +132,9 @@ fn bucket_text(window: &BucketWindow, now_ms: u64) -> String {
 }
 
 fn hex(bucket: &[u8]) -> String {
-    bucket.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    let bytes = bucket.iter();
+    bytes
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! Is a call within its bounds?
 //!
-//! What passes here is the engine's type; what does not is answered INVALID_ARGUMENT with the field's path, what was
+//! What passes here is the engine's type; what does not is answered `INVALID_ARGUMENT` with the field's path, what was
 //! expected and what came.
 
 use core::num::NonZeroU32;
@@ -53,7 +53,7 @@ pub(crate) fn admit(admit: &wire::Admit, hits: &mut Vec<Hit>) -> Result<(), Inva
     hits.clear();
     let came = admit.hit.len();
     if !(1..=HITS_MAX).contains(&came) {
-        return Err(invalid("admit.hit", format!("1 to {HITS_MAX} hits"), came));
+        return Err(invalid("admit.hit", &format!("1 to {HITS_MAX} hits"), came));
     }
     for (at, wire) in admit.hit.iter().enumerate() {
         let field = |name: &str| format!("admit.hit[{at}].{name}");
@@ -125,7 +125,7 @@ pub(crate) fn complete(wire: wire::Complete) -> Result<Complete, Invalid> {
             },
         },
         None => {
-            let expected = "response, tombstone or unknown".to_owned();
+            let expected = "response, tombstone or unknown";
             return Err(invalid("complete.outcome", expected, "none of them"));
         }
     };
@@ -158,20 +158,20 @@ fn response(wire: wire::Response) -> Result<Response, Invalid> {
     let status = status("complete.response.status", wire.status)?;
     let came = wire.field.len();
     if came > FIELDS_MAX {
-        return Err(invalid(FIELD, format!("at most {FIELDS_MAX} lines"), came));
+        return Err(invalid(FIELD, &format!("at most {FIELDS_MAX} lines"), came));
     }
     let lines = wire.field.iter();
     let bytes: usize = lines.map(|line| line.name.len() + line.value.len()).sum();
     if bytes > FIELD_BYTES_MAX {
         let expected = format!("at most {FIELD_BYTES_MAX} bytes in all lines");
-        return Err(invalid(FIELD, expected, format!("{bytes} bytes")));
+        return Err(invalid(FIELD, &expected, format!("{bytes} bytes")));
     }
     let came = wire.body.len();
     if came > BODY_BYTES_MAX {
         let expected = format!("at most {BODY_BYTES_MAX} bytes");
         return Err(invalid(
             "complete.response.body",
-            expected,
+            &expected,
             format!("{came} bytes"),
         ));
     }
@@ -179,7 +179,7 @@ fn response(wire: wire::Response) -> Result<Response, Invalid> {
     for (at, line) in wire.field.into_iter().enumerate() {
         if line.name.is_empty() || line.name.iter().any(u8::is_ascii_uppercase) {
             let came = String::from_utf8_lossy(&line.name);
-            let expected = "a name in lower case".to_owned();
+            let expected = "a name in lower case";
             return Err(invalid(
                 format!("{FIELD}[{at}].name"),
                 expected,
@@ -197,27 +197,27 @@ fn response(wire: wire::Response) -> Result<Response, Invalid> {
 
 fn status(field: &str, came: u32) -> Result<u16, Invalid> {
     let told = u16::try_from(came).ok().filter(|_| STATUS.contains(&came));
-    told.ok_or_else(|| invalid(field, "200 to 599".to_owned(), came))
+    told.ok_or_else(|| invalid(field, "200 to 599", came))
 }
 
 fn digest<const N: usize>(field: impl FnOnce() -> String, came: &[u8]) -> Result<[u8; N], Invalid> {
     came.try_into().map_err(|_| {
         let came = format!("{} bytes", came.len());
-        invalid(field(), format!("{N} bytes"), came)
+        invalid(field(), &format!("{N} bytes"), came)
     })
 }
 
 fn window_s(field: impl FnOnce() -> String, came: u32) -> Result<NonZeroU32, Invalid> {
     NonZeroU32::new(came)
         .filter(|length| length.get() <= LENGTH_S_MAX)
-        .ok_or_else(|| invalid(field(), format!("1 to {LENGTH_S_MAX}"), came))
+        .ok_or_else(|| invalid(field(), &format!("1 to {LENGTH_S_MAX}"), came))
 }
 
 fn reserve(field: impl FnOnce() -> String, came: u32) -> Result<u8, Invalid> {
     u8::try_from(came)
         .ok()
         .filter(|_| (1..=RESERVE_MAX).contains(&came))
-        .ok_or_else(|| invalid(field(), format!("1 to {RESERVE_MAX}"), came))
+        .ok_or_else(|| invalid(field(), &format!("1 to {RESERVE_MAX}"), came))
 }
 
 fn within(
@@ -229,11 +229,11 @@ fn within(
         Ok(came)
     } else {
         let expected = format!("{} to {}", bounds.start(), bounds.end());
-        Err(invalid(field(), expected, came))
+        Err(invalid(field(), &expected, came))
     }
 }
 
-fn invalid(field: impl Into<String>, expected: String, came: impl std::fmt::Display) -> Invalid {
+fn invalid(field: impl Into<String>, expected: &str, came: impl std::fmt::Display) -> Invalid {
     Invalid {
         field: field.into(),
         message: format!("expected {expected}, came {came}"),

@@ -1,0 +1,9 @@
+//! The real binary, over its sockets: what filters and operators see, across stops, kills and damaged files.
+
+mod client;
+mod inspect;
+mod limiter;
+mod opening;
+mod process;
+mod protocol;
+mod records;
