@@ -22,7 +22,8 @@ pub struct Plan {
 }
 
 /// Connections at which each variant is measured.
-const CONNECTIONS: [u32; 2] = [32, 1];
+const CONNECTIONS: [u32; 2] = [CONNECTIONS_MAX, 1];
+const CONNECTIONS_MAX: u32 = 32;
 
 /// Starts everything, measures, and prints the tables.
 ///
@@ -31,10 +32,19 @@ const CONNECTIONS: [u32; 2] = [32, 1];
 pub fn run(plan: Plan) -> anyhow::Result<()> {
     let bench = Bench::start()?;
     let mut report = Report::default();
+    // Connections are made, code is warm, and every bucket is open before anything counts.
+    for variant in bench.variants() {
+        progress("warming up", CONNECTIONS_MAX, variant.name);
+        wrk::warm_up(variant, CONNECTIONS_MAX)?;
+    }
     for round in 1..=plan.rounds {
         for connections in CONNECTIONS {
             for variant in bench.variants() {
-                progress(round, plan.rounds, connections, variant.name);
+                progress(
+                    &format!("round {round} of {}", plan.rounds),
+                    connections,
+                    variant.name,
+                );
                 let figures = wrk::run(variant, connections, plan.each)?;
                 report.add(round, connections, variant, figures);
             }
@@ -48,6 +58,6 @@ pub fn run(plan: Plan) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stderr, reason = "long work shows progress")]
-fn progress(round: u32, rounds: u32, connections: u32, name: &str) {
-    eprintln!("bench: round {round} of {rounds}, {connections} connections, {name}");
+fn progress(stage: &str, connections: u32, name: &str) {
+    eprintln!("bench: {stage}, {connections} connections, {name}");
 }

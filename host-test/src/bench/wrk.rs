@@ -18,19 +18,30 @@ pub(super) struct Figures {
     pub(super) envoy_cpu_us: f64,
 }
 
+/// How long a variant warms up: time enough to open every bucket on a slow disk.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// Loads a variant and looks at nothing.
+pub(super) fn warm_up(variant: &Variant, connections: u32) -> anyhow::Result<()> {
+    load(variant, connections, WARM_UP).map(drop)
+}
+
 /// Loads a variant on so many connections for so long.
 pub(super) fn run(variant: &Variant, connections: u32, time: Duration) -> anyhow::Result<Figures> {
     let before = cpu_us(variant.envoy_pid)?;
-    let mut command = Command::new("wrk");
-    command.args(["-t1", "--latency"]);
-    command
+    let text = load(variant, connections, time)?;
+    let cpu = cpu_us(variant.envoy_pid)? - before;
+    read(&text, variant, cpu).with_context(|| format!("{}: {text}", variant.name))
+}
+
+fn load(variant: &Variant, connections: u32, time: Duration) -> anyhow::Result<String> {
+    let output = Command::new("wrk")
+        .args(["-t1", "--latency"])
         .arg(format!("-c{connections}"))
-        .arg(format!("-d{}s", time.as_secs().max(1)));
-    command
+        .arg(format!("-d{}s", time.as_secs().max(1)))
         .arg("-s")
         .arg(&variant.script)
-        .arg(format!("http://{}{}", variant.address, variant.path));
-    let output = command
+        .arg(format!("http://{}{}", variant.address, variant.path))
         .output()
         .context("wrk: expected it to be installed; scripts/setup does that")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -39,8 +50,7 @@ pub(super) fn run(variant: &Variant, connections: u32, time: Duration) -> anyhow
         "wrk failed on {}: {text}",
         variant.name
     );
-    let cpu = cpu_us(variant.envoy_pid)? - before;
-    read(&text, variant, cpu).with_context(|| format!("{}: {text}", variant.name))
+    Ok(text)
 }
 
 fn read(text: &str, variant: &Variant, cpu_us: f64) -> anyhow::Result<Figures> {
