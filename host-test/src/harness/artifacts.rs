@@ -74,7 +74,8 @@ pub(super) fn project_root() -> PathBuf {
 /// The file that the variable names, else the newest of the candidates.
 fn chosen(variable: &str, candidates: &[PathBuf]) -> anyhow::Result<PathBuf> {
     if let Some(named) = env::var_os(variable).filter(|named| !named.is_empty()) {
-        let named = PathBuf::from(named);
+        // A test does not run in the folder that it was started from; a path is relative to the project's.
+        let named = project_root().join(named);
         if !named.is_file() {
             bail!(
                 "{variable}: expected a file, and there is none at {}",

@@ -1,8 +1,10 @@
 //! The store's clock: a wall clock that jumps grants nothing.
 
+use porch_host::client::Request;
+use porch_host::harness::{PATIENCE, eventually};
 use serde_json::json;
 
-use crate::support::{by_client, get_by, limited, ratelimit, store_is_back};
+use crate::support::{CLIENT, by_client, get_by, limited, ratelimit, store_is_back};
 
 const QUOTA: u64 = 5;
 const WINDOW_S: u64 = 600;
@@ -17,9 +19,13 @@ fn clock_forwards_grants_nothing() -> anyhow::Result<()> {
     grants_nothing(86_400)
 }
 
-/// Moves the store's wall clock while it runs, and starts it again under the moved one.
+/// Moves the store's wall clock while it runs, and starts it again under the moved one. Nothing is granted, and
+/// nothing is withheld either: a window that is over by the true measure serves again.
 fn grants_nothing(offset_s: i64) -> anyhow::Result<()> {
-    let mut setup = limited(json!([by_client(QUOTA, &format!("{WINDOW_S}s"), 2)]))?;
+    let short = json!({
+        "name": "short", "quota": 1, "window": "2s", "key": [{"literal": "all"}], "match": {"path_prefix": "/short"},
+    });
+    let mut setup = limited(json!([by_client(QUOTA, &format!("{WINDOW_S}s"), 2), short]))?;
     setup.movable_clock = true;
     let mut stack = setup.start()?;
     assert!(
@@ -32,6 +38,8 @@ fn grants_nothing(offset_s: i64) -> anyhow::Result<()> {
     assert_eq!(ratelimit(&stack.send(&get_by("open"))?)?.0, QUOTA - 1);
     let started_ms = stack.store.inspect(None)?.now_ms;
 
+    let once = Request::get("/short").header(CLIENT, "short");
+    assert_eq!(stack.send(&once)?.status, 200);
     let clock = stack.store.clock().expect("it was set up");
     let right = clock.now_s()?;
     clock.shift(offset_s)?;
@@ -41,6 +49,8 @@ fn grants_nothing(offset_s: i64) -> anyhow::Result<()> {
         "a process under this clock sees it move: {moved}"
     );
 
+    let served = || Ok((stack.send(&once)?.status == 200).then_some(()));
+    eventually("the short window ends", PATIENCE, served)?;
     // Another client, so that the answers are the store's and not a worker's memory.
     still_limited(&stack, QUOTA - 2)?;
     stack.store.terminate()?;
