@@ -17,12 +17,17 @@ impl Match {
         }
     }
 
-    /// Whether a request with this method and path (without its query) is meant. A prefix ends at a segment:
-    /// `/orders` is for `/orders` and `/orders/7`, not for `/ordersX`.
-    pub fn matches(&self, method: &[u8], path: &[u8]) -> bool {
+    /// Whether a request with this method is meant, on some path.
+    pub fn may_match(&self, method: &[u8]) -> bool {
         self.methods
             .as_ref()
             .is_none_or(|methods| methods.iter().any(|known| known == method))
+    }
+
+    /// Whether a request with this method and path (without its query) is meant. A prefix ends at a segment:
+    /// `/orders` is for `/orders` and `/orders/7`, not for `/ordersX`.
+    pub fn matches(&self, method: &[u8], path: &[u8]) -> bool {
+        self.may_match(method)
             && path
                 .strip_prefix(self.path_prefix.as_slice())
                 .is_some_and(|rest| {

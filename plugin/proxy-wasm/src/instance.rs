@@ -29,6 +29,8 @@ pub(crate) struct Instance(Rc<RefCell<State>>);
 
 struct State {
     root: u32,
+    /// As the clock was last read: see [`Instance::wake`].
+    now: Timestamp,
     settings: Rc<Settings>,
     worker: Worker,
     channel: Channel,
@@ -59,6 +61,7 @@ impl Instance {
         let worker = Worker::new(settings);
         Self(Rc::new(RefCell::new(State {
             root,
+            now: clock(),
             settings: worker.settings.clone(),
             worker,
             channel,
@@ -75,6 +78,13 @@ impl Instance {
         self.0.borrow().settings.clone()
     }
 
+    /// Reads the clock, which costs a host call: where time matters, once in each of the host's callbacks. Between
+    /// two ticks it may stand still.
+    fn wake(&self) {
+        let now = clock();
+        self.0.borrow_mut().now = now;
+    }
+
     // ---- what requests tell ----
 
     /// A request that a rule or a policy is for.
@@ -89,6 +99,9 @@ impl Instance {
 
     /// An event of the context that the host runs now.
     pub(crate) fn request_event(&self, context: u32, event: Event<'_>) {
+        if !matches!(event, Event::ResponseHead | Event::ClientGone) {
+            self.wake();
+        }
         let mut pending = Pending::new();
         self.take(context, context, event, &mut pending);
         self.drain(context, pending);
@@ -123,10 +136,12 @@ impl Instance {
     // ---- what the root tells ----
 
     pub(crate) fn tick(&self) {
+        self.wake();
         let mut pending = Pending::new();
         let commands = {
             let mut commands = vec![];
-            self.0.borrow_mut().channel.tick(now(), &mut commands);
+            let state = &mut *self.0.borrow_mut();
+            state.channel.tick(state.now, &mut commands);
             commands
         };
         self.command(commands, &mut pending);
@@ -134,6 +149,7 @@ impl Instance {
     }
 
     pub(crate) fn stream_message(&self, token: u32, message: Vec<u8>) {
+        self.wake();
         let mut pending = Pending::new();
         let Some(replies) = codec::decode_replies(message) else {
             self.0.borrow().metrics.channel(ChannelEvent::Unreadable);
@@ -147,7 +163,7 @@ impl Instance {
             let mut commands = vec![];
             state
                 .channel
-                .received(replies.received, now(), &mut commands);
+                .received(replies.received, state.now, &mut commands);
             for reply in replies.reply {
                 state.replied(reply, &mut pending);
             }
@@ -158,6 +174,7 @@ impl Instance {
     }
 
     pub(crate) fn stream_closed(&self, token: u32, status: u32) {
+        self.wake();
         // What the host keeps of it is ours to free.
         host::grpc_close(token);
         let mut pending = Pending::new();
@@ -169,7 +186,7 @@ impl Instance {
             state.stream = None;
             state.metrics.channel(ChannelEvent::Closed);
             let mut commands = vec![];
-            state.channel.closed(now(), &mut commands);
+            state.channel.closed(state.now, &mut commands);
             commands
         };
         host::log(
@@ -182,6 +199,7 @@ impl Instance {
 
     /// An Invoke ended: with a reply, or without.
     pub(crate) fn invoked(&self, token: u32, message: Option<Vec<u8>>) {
+        self.wake();
         let mut pending = Pending::new();
         {
             let state = &mut *self.0.borrow_mut();
@@ -190,7 +208,7 @@ impl Instance {
             };
             match message.and_then(codec::decode_reply) {
                 Some(reply) => state.replied(wire::Reply { id, ..reply }, &mut pending),
-                None => state.channel.invoke_failed(id, now()),
+                None => state.channel.invoke_failed(id, state.now),
             }
         }
         self.drain_root(pending);
@@ -198,6 +216,7 @@ impl Instance {
 
     /// A detached call ended: with an answer, or without.
     pub(crate) fn executed(&self, token: u32, answer: Option<(Vec<Field>, Vec<u8>, bool)>) {
+        self.wake();
         let Some(context) = self.0.borrow_mut().executions.remove(&token) else {
             return;
         };
@@ -257,7 +276,7 @@ impl Instance {
             let mut actions = vec![];
             request
                 .exchange
-                .handle(event, now(), &mut state.worker, &mut actions);
+                .handle(event, state.now, &mut state.worker, &mut actions);
             let here = request.here;
             if !here && request.exchange.is_over() {
                 state.requests.remove(&context);
@@ -321,7 +340,7 @@ impl Instance {
                 via,
             };
             (
-                state.channel.call(new, &bytes, now(), &mut commands),
+                state.channel.call(new, &bytes, state.now, &mut commands),
                 commands,
             )
         };
@@ -410,9 +429,9 @@ impl Instance {
             Ok(token) => {
                 state.stream = Some(token);
                 state.metrics.channel(ChannelEvent::Opened);
-                state.channel.opened(now(), &mut commands);
+                state.channel.opened(state.now, &mut commands);
             }
-            Err(_) => state.channel.closed(now(), &mut commands),
+            Err(_) => state.channel.closed(state.now, &mut commands),
         }
         commands
     }
@@ -427,7 +446,7 @@ impl Instance {
             return vec![];
         }
         let mut commands = vec![];
-        state.channel.closed(now(), &mut commands);
+        state.channel.closed(state.now, &mut commands);
         commands
     }
 
@@ -448,7 +467,7 @@ impl Instance {
             Ok(token) => {
                 state.invokes.insert(token, id);
             }
-            Err(_) => state.channel.invoke_failed(id, now()),
+            Err(_) => state.channel.invoke_failed(id, state.now),
         }
     }
 }
@@ -464,7 +483,7 @@ impl State {
             self.metrics.channel(ChannelEvent::Unreadable);
             return;
         };
-        if reply == Reply::Error(Error::Unavailable) && self.channel.refused_for_now(id, now()) {
+        if reply == Reply::Error(Error::Unavailable) && self.channel.refused_for_now(id, self.now) {
             return;
         }
         if let Some(owner) = self.channel.answered(id) {
@@ -486,7 +505,7 @@ fn on_stream(current: u32, context: u32, here: bool, action: impl FnOnce() -> bo
     }
 }
 
-fn now() -> Timestamp {
+fn clock() -> Timestamp {
     Timestamp::from_ms(host::monotonic_ms())
 }
 

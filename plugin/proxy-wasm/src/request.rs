@@ -62,8 +62,11 @@ impl Context for Request {}
 impl HttpContext for Request {
     fn on_http_request_headers(&mut self, _count: usize, end: bool) -> Action {
         let method = host::header(Map::Request, ":method").unwrap_or_default();
-        let path = host::header(Map::Request, ":path").unwrap_or_default();
         let settings = self.instance.settings();
+        if !settings.may_demand(&method) {
+            return Action::Continue;
+        }
+        let path = host::header(Map::Request, ":path").unwrap_or_default();
         let demands = settings.demands(&method, &path);
         if demands.nothing {
             return Action::Continue;

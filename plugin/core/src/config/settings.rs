@@ -133,6 +133,24 @@ impl Settings {
         })
     }
 
+    /// Whether a rule or a policy may be for a request with this method, whatever its path: if not, even that need not
+    /// be read.
+    pub fn may_demand(&self, method: &[u8]) -> bool {
+        let rules = self
+            .limiter
+            .iter()
+            .flat_map(|limiter| &limiter.rules)
+            .map(|rule| &rule.matching);
+        let policies = self
+            .idempotency
+            .iter()
+            .flat_map(|of| &of.policies)
+            .map(|policy| &policy.matching);
+        rules
+            .chain(policies)
+            .any(|matching| matching.may_match(method))
+    }
+
     /// What must be read of a request with this method and path (the path with or without its query).
     pub fn demands(&self, method: &[u8], path: &[u8]) -> Demands {
         let head = RequestHead {
