@@ -118,8 +118,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ApplyError`]; then the counts are their ceilings.
-    pub(crate) fn write_exact(&mut self, rows: &[ExactRow]) -> Result<(), ApplyError> {
-        self.transact(self.clock.now_ms(), |work| {
+    pub(crate) fn write_exact(&mut self, now_ms: u64, rows: &[ExactRow]) -> Result<(), ApplyError> {
+        self.transact(now_ms, |work| {
             // The clock is saved also when no count differs.
             work.dirty = true;
             for exact in rows {

@@ -27,7 +27,7 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
                 break batch;
             }
             if front.is_closed() {
-                let exact_rows = front.write_exact(&mut store)?;
+                let exact_rows = front.write_exact(desk.now_ms(), &mut store)?;
                 return Ok(Written { exact_rows });
             }
             front = desk.wait(front);

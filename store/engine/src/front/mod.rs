@@ -259,8 +259,7 @@ impl Front {
     ///
     /// # Errors
     /// [`ApplyError`]; then those counts are their ceilings.
-    pub fn write_exact(&self, store: &mut Store) -> Result<usize, ApplyError> {
-        let now_ms = store.clock().now_ms();
+    pub fn write_exact(&self, now_ms: u64, store: &mut Store) -> Result<usize, ApplyError> {
         let mut rows: Vec<ExactRow> = self
             .table
             .iter()
@@ -277,7 +276,7 @@ impl Front {
             })
             .collect();
         rows.sort_unstable_by_key(|row| row.bucket);
-        store.write_exact(&rows)?;
+        store.write_exact(now_ms, &rows)?;
         Ok(rows.len())
     }
 

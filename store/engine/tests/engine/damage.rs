@@ -1,0 +1,214 @@
+//! What becomes of rows that are damaged, and of a file without room?
+
+use std::{fs, os::unix::fs::FileExt as _};
+
+use bytes::Bytes;
+use porch_engine::{
+    Answer, ApplyError, Claim, ClaimCall, Code, Front, Hit, Limits, Options, Outcome, Resolution,
+    Response, Store,
+};
+
+use crate::driver::{Driver, hit, machine};
+
+fn claim(key: u8, id: u8) -> ClaimCall {
+    ClaimCall {
+        key: [key; 32],
+        claim: Claim {
+            claim_id: [id; 16],
+            fingerprint: [9; 33],
+            lease_ms: 60_000,
+            ttl_ms: 60_000,
+            remember_ms: 60_000,
+            execute_unknown: true,
+        },
+        replay_bytes_max: u32::MAX,
+        wait_ms: 0,
+    }
+}
+
+fn ask(driver: &mut Driver, call: &ClaimCall) -> Outcome {
+    let caller = driver.caller();
+    let now_ms = driver.now_ms;
+    let mut answers = Vec::new();
+    driver.front.claim(now_ms, caller, call).unwrap_or_else(|| {
+        driver.drain(&mut answers);
+        answers.pop().expect("a drained call is answered").outcome
+    })
+}
+
+fn complete(driver: &mut Driver, key: u8, id: u8, body: Bytes) {
+    let caller = driver.caller();
+    let response = Response {
+        status: 200,
+        fields: Vec::new(),
+        body,
+    };
+    let resolution = Resolution::Response(response);
+    driver
+        .front
+        .complete(caller, [key; 32], [id; 16], resolution);
+    driver.drain(&mut Vec::new());
+}
+
+/// Flips a bit after each place where `pattern` stands in the file, and opens it again.
+fn damage(driver: Driver, pattern: &[u8]) -> Driver {
+    let Driver { store, dir, .. } = driver;
+    let path = store.path().to_owned();
+    drop(store);
+    let bytes = fs::read(&path).expect("the data file");
+    let file = fs::File::options()
+        .write(true)
+        .open(&path)
+        .expect("the data file");
+    let mut found = 0;
+    for (at, window) in bytes.windows(pattern.len()).enumerate() {
+        if window == pattern {
+            found += 1;
+            let after = at + pattern.len();
+            file.write_at(&[bytes[after] ^ 1], after as u64)
+                .expect("the byte is written");
+        }
+    }
+    assert!(found > 0, "the pattern is in the file");
+    let mut driver = Driver::new(8);
+    let (store, _) = Store::open_at(dir.path(), Options::default(), machine())
+        .expect("its pages are whole, so it opens");
+    driver.store = store;
+    driver.dir = dir;
+    driver
+}
+
+#[test]
+fn a_damaged_record_is_refused_and_never_executes() {
+    let mut driver = Driver::new(8);
+    assert!(matches!(
+        ask(&mut driver, &claim(0xA7, 1)),
+        Outcome::Claimed(_)
+    ));
+    complete(&mut driver, 0xA7, 1, Bytes::from_static(b"once"));
+    assert!(matches!(
+        ask(&mut driver, &claim(0xB3, 1)),
+        Outcome::Claimed(_)
+    ));
+    // The byte after a record's key is its state.
+    let mut driver = damage(driver, &[0xA7; 32]);
+    for _ in 0..2 {
+        match ask(&mut driver, &claim(0xA7, 2)) {
+            Outcome::Refused(refusal) => {
+                assert_eq!(refusal.code, Code::DataLoss, "{refusal:?}");
+                assert!(refusal.message.contains("crc32c"), "{refusal:?}");
+            }
+            other => panic!("expected a refusal, came {other:?}"),
+        }
+    }
+    // The others are as they were.
+    let other = ask(&mut driver, &claim(0xB3, 2));
+    assert!(
+        matches!(other, Outcome::Claimed(porch_engine::ClaimAnswer::InFlight)),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn a_damaged_response_is_refused() {
+    let mut driver = Driver::new(8);
+    ask(&mut driver, &claim(1, 1));
+    let body: Vec<u8> = (0..150_000_u32).flat_map(u32::to_be_bytes).collect();
+    let inside = body[400_000..400_040].to_vec();
+    complete(&mut driver, 1, 1, Bytes::from(body));
+    let mut driver = damage(driver, &inside);
+    match ask(&mut driver, &claim(1, 2)) {
+        Outcome::Refused(refusal) => {
+            assert_eq!(refusal.code, Code::DataLoss, "{refusal:?}");
+            assert!(
+                refusal.message.contains("chunk 6 of the response"),
+                "{refusal:?}"
+            );
+        }
+        other => panic!("expected a refusal, came {other:?}"),
+    }
+}
+
+#[test]
+fn a_damaged_counter_is_refused_in_all_buckets_of_its_request() {
+    let mut driver = Driver::new(8);
+    driver.admit(&[hit(0xA7, 10, 60)]);
+    driver.admit(&[hit(1, 10, 60)]);
+    let mut driver = damage(driver, &[0xA7; 32]);
+    match driver.admit(&[hit(1, 10, 60), hit(0xA7, 10, 60)]) {
+        Outcome::Refused(refusal) => assert_eq!(refusal.code, Code::DataLoss, "{refusal:?}"),
+        other => panic!("expected a refusal, came {other:?}"),
+    }
+    assert_eq!(driver.peek(1).count, 1, "it was not charged");
+}
+
+#[test]
+fn a_full_map_refuses_the_batch_and_keeps_what_was_there() {
+    let options = Options { map_bytes: 1 << 20 };
+    let mut driver = Driver::with(8, options);
+    ask(&mut driver, &claim(1, 1));
+    complete(&mut driver, 1, 1, Bytes::from_static(b"kept"));
+    ask(&mut driver, &claim(2, 1));
+    let caller = driver.caller();
+    let resolution = Resolution::Response(Response {
+        status: 200,
+        fields: Vec::new(),
+        body: Bytes::from(vec![0; 2 << 20]),
+    });
+    driver.front.complete(caller, [2; 32], [1; 16], resolution);
+    let batch = driver.front.next_batch().expect("a completion waits");
+    let refused = driver.store.apply_at(driver.now_ms, &batch);
+    assert!(matches!(refused, Err(ApplyError::Full(_))), "{refused:?}");
+    let mut answers = Vec::new();
+    driver.front.failed(batch, "no room", &mut answers);
+    assert!(
+        matches!(
+            &answers[..],
+            [Answer {
+                outcome: Outcome::Refused(_),
+                ..
+            }]
+        ),
+        "{answers:?}"
+    );
+    // It goes on, and nothing of the failed batch is there.
+    let pending = ask(&mut driver, &claim(2, 2));
+    assert!(
+        matches!(
+            pending,
+            Outcome::Claimed(porch_engine::ClaimAnswer::InFlight)
+        ),
+        "{pending:?}"
+    );
+    match ask(&mut driver, &claim(1, 2)) {
+        Outcome::Claimed(porch_engine::ClaimAnswer::Replay(response)) => {
+            assert_eq!(&response.body[..], b"kept");
+        }
+        other => panic!("expected a replay, came {other:?}"),
+    }
+}
+
+#[test]
+fn the_bounds_of_the_front_answer_unavailable() {
+    let mut front = Front::new(Limits::default());
+    let caller = porch_engine::Caller { stream: 1, call: 1 };
+    let mut verdicts = Vec::new();
+    let mut refused = 0;
+    for n in 0..65_600_u32 {
+        let mut bucket = [0; 32];
+        bucket[..4].copy_from_slice(&n.to_le_bytes());
+        let hit = Hit {
+            bucket,
+            ..hit(0, 10, 60)
+        };
+        match front.admit(1, caller, &[hit], &mut verdicts) {
+            porch_engine::Admission::Waits => {}
+            porch_engine::Admission::Refused(refusal) => {
+                assert_eq!(refusal.code, Code::Unavailable);
+                refused += 1;
+            }
+            now @ porch_engine::Admission::Now { .. } => panic!("nothing was loaded: {now:?}"),
+        }
+    }
+    assert_eq!(refused, 65_600 - 65_536);
+}

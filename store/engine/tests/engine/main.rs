@@ -1,0 +1,11 @@
+//! The engine's halves together: a front and a store, driven batch by batch.
+
+// `cfg(test)` lets clippy see that helpers are tests too.
+#[cfg(test)]
+mod counters;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod records;
