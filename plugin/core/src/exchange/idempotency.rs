@@ -180,6 +180,12 @@ impl Turn<'_> {
                 return invalid(Problem::KeyInvalid { detail });
             }
         };
+        if announced_bytes(head).is_some_and(|bytes| bytes > idempotency.max_request_bytes) {
+            let problem = Problem::RequestTooLarge {
+                limit: idempotency.max_request_bytes,
+            };
+            return Next::Refuse(Refusal::new(index, PolicyOutcome::TooLarge, problem));
+        }
         let Some(principal) = policy.principal(head) else {
             return invalid(Problem::PrincipalMissing);
         };
@@ -494,4 +500,10 @@ fn cannot_be_held(head: &RequestHead<'_>) -> bool {
         || head.fields.iter().any(|field| field.is("upgrade"))
         || http::values(head.fields, "content-type")
             .any(|value| value.starts_with(b"application/grpc"))
+}
+
+/// The length that the request announces for its body.
+fn announced_bytes(head: &RequestHead<'_>) -> Option<usize> {
+    let value = http::values(head.fields, "content-length").next()?;
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
 }

@@ -18,6 +18,8 @@ use crate::time::Timestamp;
 use idempotency::{Claiming, Executing, Keyed, Refusal, Settling};
 use limiter::Admitting;
 
+const CONTENT_TYPE: &str = "content-type";
+
 /// One request and its answer.
 ///
 /// ```text
@@ -55,12 +57,20 @@ enum State {
         marks: Vec<Field>,
     },
     /// The client has its answer from us.
-    Answered {
-        /// Whether the answer names its content type; if not, what the proxy adds is removed.
-        typed: bool,
-    },
+    Answered { content_type: ContentType },
     /// Nothing more will happen.
     Over,
+}
+
+/// What the proxy does to the content type of an answer of ours, and so what is to be mended on its way out.
+#[derive(Debug)]
+enum ContentType {
+    /// It is there.
+    Sent,
+    /// There is none, so the proxy adds one.
+    Absent,
+    /// There is one and no body, so the proxy drops it.
+    Dropped(Vec<Field>),
 }
 
 /// What a request that the limits allow does next.
@@ -187,12 +197,20 @@ impl Turn<'_> {
                     .extend(marks.into_iter().map(Action::AddResponseField));
                 State::Passing { marks: vec![] }
             }
-            (State::Answered { typed }, Event::ResponseHead) => {
-                if !typed {
+            (State::Answered { content_type }, Event::ResponseHead) => {
+                let lines = match content_type {
+                    ContentType::Sent => None,
+                    ContentType::Absent => Some(vec![]),
+                    ContentType::Dropped(lines) => Some(lines),
+                };
+                if let Some(lines) = lines {
+                    self.actions.push(Action::RemoveResponseField(CONTENT_TYPE));
                     self.actions
-                        .push(Action::RemoveResponseField("content-type"));
+                        .extend(lines.into_iter().map(Action::AddResponseField));
                 }
-                State::Answered { typed: true }
+                State::Answered {
+                    content_type: ContentType::Sent,
+                }
             }
 
             (
@@ -243,14 +261,23 @@ impl Turn<'_> {
     }
 
     fn answer(&mut self, mut answer: Answer, marks: Vec<Field>) -> State {
-        let typed = answer
-            .response
-            .fields
-            .iter()
-            .any(|field| field.is("content-type"));
+        let lines = || {
+            answer
+                .response
+                .fields
+                .iter()
+                .filter(|field| field.is(CONTENT_TYPE))
+        };
+        let content_type = if lines().next().is_none() {
+            ContentType::Absent
+        } else if answer.response.body.is_empty() {
+            ContentType::Dropped(lines().cloned().collect())
+        } else {
+            ContentType::Sent
+        };
         answer.response.fields.extend(marks);
         self.actions.push(Action::Answer(answer));
-        State::Answered { typed }
+        State::Answered { content_type }
     }
 
     fn count(&mut self, count: Count) {

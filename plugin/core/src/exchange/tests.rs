@@ -731,6 +731,37 @@ fn a_body_above_the_cap_is_refused_as_soon_as_it_shows() {
 }
 
 #[test]
+fn a_body_that_is_announced_above_the_cap_is_refused_at_the_headers() {
+    let mut story = Story::of(IDEMPOTENCY);
+    let announced = |bytes| [("idempotency-key", "k"), ("content-length", bytes)];
+    assert_eq!(
+        problem(&answer(story.request("POST", "/orders", &announced("9")))),
+        "request-too-large"
+    );
+    assert_eq!(story.request("POST", "/orders", &announced("8")), []);
+}
+
+#[test]
+fn an_empty_answer_keeps_its_content_type() {
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    story.executes(
+        200,
+        &[&UPSTREAM[..], &[("content-type", "image/png")]].concat(),
+        b"",
+    );
+    answer(story.reply(Reply::Completed));
+    assert_eq!(
+        story.event(Event::ResponseHead),
+        [
+            Action::RemoveResponseField("content-type"),
+            Action::AddResponseField(Field::new("content-type", &b"image/png"[..]))
+        ]
+    );
+    assert_eq!(story.event(Event::ResponseHead), [], "once");
+}
+
+#[test]
 fn what_a_worker_holds_is_bounded() {
     let mut story = Story::of(IDEMPOTENCY);
     story.worker.retained_bytes = 61;
