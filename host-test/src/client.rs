@@ -21,6 +21,7 @@ pub struct Request {
     path: String,
     lines: Vec<(String, String)>,
     body: Vec<u8>,
+    framed: bool,
 }
 
 impl Request {
@@ -31,6 +32,7 @@ impl Request {
             path: path.to_owned(),
             lines: Vec::new(),
             body: Vec::new(),
+            framed: true,
         }
     }
 
@@ -62,6 +64,14 @@ impl Request {
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
+    }
+
+    /// Sets the bytes that follow the head and adds no content-length: the caller's header lines say how they are
+    /// framed, or lie about it.
+    #[must_use]
+    pub fn raw_body(mut self, bytes: &str) -> Self {
+        self.framed = false;
+        self.body(bytes)
     }
 
     /// Sends the request and reads the whole answer.
@@ -99,7 +109,9 @@ impl Request {
         for (name, value) in &self.lines {
             head.extend([name.as_str(), ": ", value.as_str(), "\r\n"]);
         }
-        if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+        if self.framed
+            && (!self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH"))
+        {
             head.extend(["content-length: ", &self.body.len().to_string(), "\r\n"]);
         }
         head.push_str("\r\n");

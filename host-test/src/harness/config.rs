@@ -306,6 +306,34 @@ mod tests {
     }
 
     #[test]
+    fn envoy_holds_twice_what_the_plugin_takes() {
+        let mut config = shipped();
+        let max_request_bytes = 1 << 20;
+        let idempotency = config.idempotency().expect("there");
+        assert_eq!(
+            idempotency.pointer("/idempotency/max_request_bytes"),
+            None,
+            "the default holds"
+        );
+        let listener = config.listener("main").expect("there");
+        assert_eq!(
+            listener["per_connection_buffer_limit_bytes"],
+            json!(2 * max_request_bytes)
+        );
+        let manager = config.connection_manager("main").expect("there");
+        let window = at(
+            manager,
+            "/http2_protocol_options/initial_stream_window_size",
+        )
+        .expect("there");
+        assert_eq!(
+            *window,
+            json!(2 * max_request_bytes),
+            "the limit of an HTTP/2 stream"
+        );
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         let mut config =
             EnvoyConfig(json!({"static_resources": {"listeners": [{"name": "main"}]}}));

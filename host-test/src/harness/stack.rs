@@ -149,7 +149,7 @@ impl Stack {
     pub fn logs(&self) -> String {
         let all = [
             self.store.process.as_ref(),
-            Some(&self.upstream.process),
+            self.upstream.process.as_ref(),
             self.envoy.process.as_ref(),
         ];
         all.into_iter()

@@ -5,13 +5,17 @@
 #![expect(clippy::expect_used, reason = "a test's helper fails as a test does")]
 
 mod bad_input;
+mod bodies;
 mod clock;
+mod gone;
+mod http2;
 mod idempotency;
 mod kills;
 mod limiter;
 mod outage;
 mod restarts;
 mod retries;
+mod scope;
 mod support;
 mod verify;
 mod windows;
