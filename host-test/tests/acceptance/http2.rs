@@ -1,9 +1,14 @@
 //! Clients that speak HTTP/2: the same answers, and limits of their own in Envoy.
 
-use std::process::Command;
+use std::future::Future;
 
-use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use porch_host::harness::Stack;
+use tokio::net::TcpStream;
 
 use crate::support::keyed;
 
@@ -13,60 +18,64 @@ const MIB: usize = 1 << 20;
 fn http2_clients_get_the_same() -> anyhow::Result<()> {
     let stack = keyed()?.start()?;
     for (key, size) in [("small", 3), ("largest", MIB)] {
-        let body = stack.directory().join(key);
-        std::fs::write(&body, vec![b'x'; size])?;
-        let path = format!("/orders/{key}?body=binary&bytes=70000");
-        let (first, again) = (curl(&stack, key, &path)?, curl(&stack, key, &path)?);
-        assert!(
-            first.starts_with(b"HTTP/2 201"),
-            "{key}: {}",
-            first.escape_ascii()
+        let path = format!("/orders/{key}");
+        let query = format!("{path}?body=binary&bytes=70000");
+        let (first, again) = (
+            post(&stack, &query, key, size)?,
+            post(&stack, &query, key, size)?,
         );
-        assert!(marked(&again) && !marked(&first), "{key}");
-        assert_eq!(body_of(&first), body_of(&again), "{key}");
         assert_eq!(
-            stack.upstream.rows_of(&format!("/orders/{key}"))?,
-            1,
+            (first.status().as_u16(), first.body().len()),
+            (201, 70_000),
             "{key}"
         );
+        assert_eq!(first.headers().get("idempotent-replayed"), None, "{key}");
+        assert!(
+            again
+                .headers()
+                .get("idempotent-replayed")
+                .is_some_and(|value| value == "true"),
+            "{key}: {again:?}"
+        );
+        assert_eq!(
+            (again.status(), again.body()),
+            (first.status(), first.body()),
+            "{key}"
+        );
+        assert_eq!(stack.upstream.rows_of(&path)?, 1, "{key}");
     }
-    // Not much larger: some versions of curl show no answer that comes before they have sent all.
-    std::fs::write(stack.directory().join("too-large"), vec![b'x'; MIB + 1])?;
-    let refused = curl(&stack, "too-large", "/orders/too-large")?;
-    let said = String::from_utf8_lossy(&refused);
-    assert!(
-        said.starts_with("HTTP/2 413") && said.contains("request-too-large"),
-        "{said}"
-    );
+    for size in [MIB + 1, 4 * MIB] {
+        let refused = post(&stack, "/orders/too-large", "too-large", size)?;
+        let said = String::from_utf8_lossy(refused.body());
+        assert_eq!(refused.status().as_u16(), 413, "{size} bytes: {said}");
+        assert!(
+            said.contains("urn:porch:problem:request-too-large"),
+            "{size} bytes: {said}"
+        );
+    }
     assert_eq!(stack.upstream.rows()?, 2);
     Ok(())
 }
 
-/// Posts the file named as the key, and gives the whole answer.
-fn curl(stack: &Stack, key: &str, path: &str) -> anyhow::Result<Vec<u8>> {
-    let mut curl = Command::new("curl");
-    curl.args([
-        "--silent",
-        "--include",
-        "--max-time",
-        "30",
-        "--http2-prior-knowledge",
-    ]);
-    curl.args(["--header", &format!("idempotency-key: \"{key}\"")]);
-    curl.arg("--data-binary")
-        .arg(format!("@{}", stack.directory().join(key).display()));
-    let output = curl
-        .arg(format!("http://{}{path}", stack.envoy.address))
-        .output()
-        .context("cannot run curl")?;
-    Ok(output.stdout)
+/// Posts so many bytes with a key on a connection of its own.
+fn post(stack: &Stack, path: &str, key: &str, bytes: usize) -> anyhow::Result<Response<Bytes>> {
+    let request = Request::post(format!("http://{}{path}", stack.envoy.address))
+        .header("idempotency-key", format!("\"{key}\""))
+        .body(Full::new(Bytes::from(vec![b'x'; bytes])))?;
+    wait_for(async {
+        let stream = TokioIo::new(TcpStream::connect(stack.envoy.address).await?);
+        let (mut client, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+        let connection = tokio::spawn(connection);
+        let (head, body) = client.send_request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        connection.abort();
+        Ok(Response::from_parts(head, body))
+    })
 }
 
-fn marked(answer: &[u8]) -> bool {
-    String::from_utf8_lossy(answer).contains("\nidempotent-replayed: true\r\n")
-}
-
-fn body_of(answer: &[u8]) -> Option<&[u8]> {
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    answer.get(end..)
+fn wait_for<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
 }
