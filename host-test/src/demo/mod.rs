@@ -21,8 +21,9 @@ use report::Report;
 pub fn run(keep: bool) -> anyhow::Result<()> {
     let mut setup = Setup::shipped()?.rules(json!([{
         "name": "per-client", "quota": story::QUOTA, "window": "60s",
-        "key": ["client_address"], "match": {"path_prefix": "/hello"},
+        "key": [{"header": story::CLIENT}], "match": {"path_prefix": "/hello"},
     }]))?;
+    setup = setup.on_store_failure("deny")?;
     // A busy machine is no outage.
     setup.config.set_store("timeout", &json!("2s"))?;
     let interrupt = Interrupt::watch(setup.directory())?;
@@ -61,7 +62,7 @@ fn try_it(stack: &Stack) {
     let (proxy, service) = (stack.envoy.address, stack.upstream.address);
     tell::title("Still running; Ctrl-C ends it. To try:");
     for command in [
-        format!("curl -i http://{proxy}/hello"),
+        format!("curl -i -H '{}: you' http://{proxy}/hello", story::CLIENT),
         format!("curl -i -H 'Idempotency-Key: \"tea-1\"' -d 'a cup of tea' http://{proxy}/orders"),
         format!(
             "curl -i -m 1 -H 'Idempotency-Key: \"slow-1\"' -d tea 'http://{proxy}/orders?delay_ms=3000'"

@@ -14,12 +14,14 @@ use crate::harness::{PATIENCE, Stack, eventually};
 
 /// Requests per client and minute in the demo.
 pub(super) const QUOTA: usize = 5;
+/// The header that names a client in the demo.
+pub(super) const CLIENT: &str = "x-client";
 
 type Step = fn(&mut Stack, &mut Report) -> anyhow::Result<()>;
 
 /// The story.
 pub(super) const STEPS: &[(&str, Step)] = &[
-    ("A client has 5 requests a minute", the_limit),
+    ("Each client has 5 requests a minute", the_limit),
     (
         "The store is stopped by SIGTERM and started again",
         still_limited,
@@ -35,24 +37,53 @@ const TEA: &str = r#"{"item":"tea"}"#;
 fn the_limit(stack: &mut Stack, report: &mut Report) -> anyhow::Result<()> {
     let mut passed = 0;
     for _ in 0..=QUOTA {
-        let answer = stack.send(&Request::get("/hello"))?;
-        tell::exchange("GET /hello", &answer);
-        passed += usize::from(answer.status == 200);
+        passed += usize::from(hello(stack, "anna")?.status == 200);
     }
     report.holds(
         passed == QUOTA,
         "5 passed, and the next one was told when to come again",
+    )?;
+    let others = [hello(stack, "ben")?, hello(stack, "ben")?];
+    report.holds(
+        others.iter().all(|answer| answer.status == 200),
+        "anna: 5 passed, then 429; ben used 2 of his 5",
     )
 }
 
 fn still_limited(stack: &mut Stack, report: &mut Report) -> anyhow::Result<()> {
     stack.store.terminate()?;
     tell::line("SIGTERM: the store wrote its exact counts and ended");
+    let meanwhile = hello(stack, "ben")?;
+    report.holds(
+        meanwhile.status == 503,
+        "without the store nobody passes (on_store_failure: deny)",
+    )?;
     stack.store.start()?;
-    tell::line("started again on the same directory");
-    let refused = stack.send(&Request::get("/hello"))?;
-    tell::exchange("GET /hello", &refused);
-    report.holds(refused.status == 429, "still limited")
+    tell::line("the store is started again on its directory");
+    let refused = hello_when_served(stack, "anna")?;
+    let next = hello_when_served(stack, "ben")?;
+    let left = next.header("x-ratelimit-remaining");
+    report.holds(
+        refused.status == 429 && left == Some("2"),
+        "anna still 429; ben has exactly 2 left after his third",
+    )
+}
+
+fn hello(stack: &Stack, client: &str) -> anyhow::Result<Answer> {
+    let answer = stack.send(&Request::get("/hello").header(CLIENT, client))?;
+    tell::exchange(&format!("GET /hello  {CLIENT}: {client}"), &answer);
+    Ok(answer)
+}
+
+/// Each worker finds the store again by itself; until it has, it answers 503, and nothing is charged.
+fn hello_when_served(stack: &Stack, client: &str) -> anyhow::Result<Answer> {
+    let request = Request::get("/hello").header(CLIENT, client);
+    let answer = eventually("the store is found again", PATIENCE, || {
+        let answer = stack.send(&request)?;
+        Ok((answer.status != 503).then_some(answer))
+    })?;
+    tell::exchange(&format!("GET /hello  {CLIENT}: {client}"), &answer);
+    Ok(answer)
 }
 
 fn sent_twice(stack: &mut Stack, report: &mut Report) -> anyhow::Result<()> {
@@ -61,7 +92,7 @@ fn sent_twice(stack: &mut Stack, report: &mut Report) -> anyhow::Result<()> {
     // After the restart of the store: a 503 would ask to come again.
     let first = answered(stack, &request)?;
     tell::exchange("POST /orders  Idempotency-Key: \"tea-1\"", &first);
-    let again = stack.send(&request)?;
+    let again = answered(stack, &request)?;
     tell::exchange("the same again", &again);
     report.holds(
         first.status == 201 && !first.replayed() && again.replayed(),
@@ -86,7 +117,12 @@ fn compare(stack: &Stack, first: &Answer, again: &Answer) -> anyhow::Result<bool
         .args(&files)
         .output()
         .context("cannot run cmp")?;
-    tell::line(String::from_utf8_lossy(&cmp.stdout).trim_end());
+    let said = if cmp.status.success() {
+        "no difference".into()
+    } else {
+        String::from_utf8_lossy(&cmp.stdout)
+    };
+    tell::line(&format!("cmp: {}", said.trim_end()));
     Ok(cmp.status.success())
 }
 

@@ -7,6 +7,7 @@
 mod bad_input;
 mod bodies;
 mod clock;
+mod demo;
 mod gone;
 mod http2;
 mod idempotency;
