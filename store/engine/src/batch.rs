@@ -50,8 +50,13 @@ impl Batch {
 /// Counter work. Each write names its window, so that nobody takes it for another's.
 #[derive(Debug)]
 pub(crate) enum CounterOp {
-    /// Read a bucket's row into the slot that waits for it.
-    Load { slot: u32, bucket: Bucket },
+    /// Read a bucket's row into the slot that waits for it. When no window is open, `open` is written in its place:
+    /// the first hit of a window then waits for one commit, not for two.
+    Load {
+        slot: u32,
+        bucket: Bucket,
+        open: Option<CounterRow>,
+    },
     /// Write a row for a bucket in memory.
     Write {
         slot: u32,
@@ -123,10 +128,21 @@ pub(crate) struct InspectOp {
     pub(crate) bucket: Option<Bucket>,
 }
 
+/// What a load found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// No window is open.
+    Nothing,
+    /// The row of an open window.
+    Row(CounterRow),
+    /// No window was open, and the load's own row was written. Nothing is counted in it.
+    Opened(CounterRow),
+}
+
 /// What a committed batch found, in the order of its operations.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    pub(crate) loads: Vec<Result<Option<CounterRow>, Corrupt>>,
+    pub(crate) loads: Vec<Result<Loaded, Corrupt>>,
     pub(crate) records: Vec<RecordAnswer>,
     pub(crate) inspections: Vec<Inspection>,
 }

@@ -12,7 +12,7 @@ use std::{
 use heed::{Database, Env, RoTxn, RwTxn, WithoutTls, types::Bytes as Raw};
 
 use crate::{
-    batch::{Batch, Bucket, CounterOp, ExactRow, InspectOp, Inspection, Outcomes},
+    batch::{Batch, Bucket, CounterOp, ExactRow, InspectOp, Inspection, Loaded, Outcomes},
     clock::Clock,
     error::ApplyError,
     layout::{CLOCK, Corrupt, CounterRow, Expiring, NEXT_BODY, Table, encode_number},
@@ -97,7 +97,9 @@ impl Store {
             let mut outcomes = Outcomes::default();
             for op in &batch.counters {
                 match op {
-                    CounterOp::Load { bucket, .. } => outcomes.loads.push(work.load(bucket)?),
+                    CounterOp::Load { bucket, open, .. } => {
+                        outcomes.loads.push(work.load(bucket, open.as_ref())?);
+                    }
                     CounterOp::Write { bucket, row, .. } | CounterOp::Evict { bucket, row } => {
                         work.write_counter(bucket, row)?;
                         work.prune()?;
@@ -192,10 +194,25 @@ pub(crate) struct Work<'t, 'e> {
 
 impl Work<'_, '_> {
     /// A row whose window has ended reads as none; the write that follows replaces it.
-    fn load(&self, bucket: &Bucket) -> Result<Result<Option<CounterRow>, Corrupt>, heed::Error> {
+    fn load(
+        &mut self,
+        bucket: &Bucket,
+        open: Option<&CounterRow>,
+    ) -> Result<Result<Loaded, Corrupt>, heed::Error> {
         let row = self.tables.counters.get(self.txn, bucket)?;
-        let row = row.map(|row| CounterRow::decode(bucket, row)).transpose();
-        Ok(row.map(|row| row.filter(|row| row.window().is_open(self.now_ms))))
+        let row = match row.map(|row| CounterRow::decode(bucket, row)).transpose() {
+            Ok(row) => row.filter(|row| row.window().is_open(self.now_ms)),
+            Err(corrupt) => return Ok(Err(corrupt)),
+        };
+        Ok(Ok(match (row, open) {
+            (Some(row), _) => Loaded::Row(row),
+            (None, Some(open)) => {
+                self.write_counter(bucket, open)?;
+                self.prune()?;
+                Loaded::Opened(*open)
+            }
+            (None, None) => Loaded::Nothing,
+        }))
     }
 
     fn write_counter(&mut self, bucket: &Bucket, row: &CounterRow) -> Result<(), heed::Error> {

@@ -3,22 +3,26 @@
 //! Its row is loaded through the same queue as the writes, so what an eviction wrote is what is read. Meanwhile the
 //! operations that need it wait in the order they came, and pin all their buckets.
 
+use porch_core::window::Window;
+
 use super::{
     Front, HELD_MAX, Held, Job,
     call::{Answer, Outcome, Refusal},
 };
 use crate::{
-    batch::{Bucket, Caller, CounterOp},
+    batch::{Bucket, Caller, CounterOp, Loaded},
     layout::CounterRow,
 };
 
 impl Front {
-    /// Holds an operation until all its buckets are in memory.
+    /// Holds an operation until all its buckets are in memory. `open` is the row for a window that it opens for
+    /// certain, if it comes first to its only bucket.
     pub(super) fn hold_cold<'a>(
         &mut self,
         now_ms: u64,
         caller: Caller,
         buckets: impl Iterator<Item = &'a Bucket> + Clone,
+        open: Option<CounterRow>,
         job: impl FnOnce() -> Job,
     ) -> Result<(), Refusal> {
         if self.held.len() >= HELD_MAX {
@@ -49,7 +53,8 @@ impl Front {
         }
         for bucket in missing {
             let slot = self.table.insert_loading(bucket);
-            self.queue.push_counter(CounterOp::Load { slot, bucket });
+            self.queue
+                .push_counter(CounterOp::Load { slot, bucket, open });
         }
         for slot in pinned {
             self.unpin(slot);
@@ -105,14 +110,23 @@ impl Front {
         &mut self,
         now_ms: u64,
         slot: u32,
-        row: Option<CounterRow>,
+        found: Loaded,
         answers: &mut Vec<Answer>,
     ) {
         let entry = self.table.slot_mut(slot);
         entry.loading = false;
-        if let Some(row) = row {
-            entry.window = Some(row.window());
-            entry.committed = row.ceiling;
+        let (window, committed) = match found {
+            Loaded::Nothing => (None, 0),
+            Loaded::Row(row) => (Some(row.window()), row.ceiling),
+            // Whoever asked for it comes first below.
+            Loaded::Opened(row) => (
+                Some(Window::new(row.start_ms, row.length_s, 0)),
+                row.ceiling,
+            ),
+        };
+        entry.window = window;
+        entry.committed = committed;
+        if window.is_some() {
             self.table.opened(slot);
         }
         for id in self.cold.remove(&slot).unwrap_or_default() {

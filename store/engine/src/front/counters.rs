@@ -110,6 +110,20 @@ impl Front {
         }
     }
 
+    /// The row for a window that a request opens for certain, if its bucket has none: its only hit has room in any
+    /// new window, so no other bucket can stand against it.
+    pub(super) fn certain_first(now_ms: u64, hits: &[Hit]) -> Option<CounterRow> {
+        let [hit] = hits else {
+            return None;
+        };
+        let window = Window::new(now_ms, hit.window_s, hit.cost);
+        let certain = hit.cost > 0 && window::has_room(hit.quota, 0, hit.cost);
+        certain.then(|| {
+            let ceiling = window::raised(0, hit.cost, hit.quota, u32::from(hit.reserve));
+            row(&window, ceiling)
+        })
+    }
+
     /// Counts hits of an outage in the window that is open, or in the one that the worker had opened by itself.
     pub(super) fn charge_outage(&mut self, now_ms: u64, charge: &Charge, slots: &[u32]) {
         self.taken.clear();

@@ -24,7 +24,7 @@ impl Front {
         for op in batch.counters {
             match op {
                 CounterOp::Load { slot, .. } => match loads.next() {
-                    Some(Ok(row)) => self.loaded(now_ms, slot, row, answers),
+                    Some(Ok(found)) => self.loaded(now_ms, slot, found, answers),
                     Some(Err(corrupt)) => {
                         let refusal = Refusal::data_loss(format!("the bucket's row: {corrupt}"));
                         self.not_loaded(slot, &refusal, answers);

@@ -145,7 +145,8 @@ impl Front {
             .map_or(Admission::Waits, |()| Admission::Now { admitted })
         } else {
             let buckets = hits.iter().map(|hit| &hit.bucket);
-            match self.hold_cold(now_ms, caller, buckets, || Job::Admit(hits.to_vec())) {
+            let open = Self::certain_first(now_ms, hits);
+            match self.hold_cold(now_ms, caller, buckets, open, || Job::Admit(hits.to_vec())) {
                 Ok(()) => Admission::Waits,
                 Err(refusal) => Admission::Refused(refusal),
             }
@@ -312,7 +313,7 @@ impl Front {
         if let Some(slot) = self.hot(bucket) {
             return self.run(now_ms, caller, &job, &[slot]);
         }
-        let held = self.hold_cold(now_ms, caller, std::iter::once(bucket), || job);
+        let held = self.hold_cold(now_ms, caller, std::iter::once(bucket), None, || job);
         held.err().map(Outcome::Refused)
     }
 

@@ -149,6 +149,7 @@ mod tests {
         CounterOp::Load {
             slot: u32::from(n),
             bucket: [n; 32],
+            open: None,
         }
     }
 

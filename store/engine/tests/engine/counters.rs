@@ -333,6 +333,39 @@ fn a_hit_under_the_ceiling_is_answered_at_once_and_one_above_it_waits() {
 }
 
 #[test]
+fn the_first_hit_of_a_window_waits_for_one_batch() {
+    let mut driver = Driver::new(10);
+    let hits = [Hit {
+        reserve: 10,
+        ..hit(1, 100, 60)
+    }];
+    let mut verdicts = Vec::new();
+    let mut answers = Vec::new();
+    let begin_ms = driver.now_ms;
+    // Two at once: the second is counted after the first.
+    for _ in 0..2 {
+        let caller = driver.caller();
+        driver.front.admit(begin_ms, caller, &hits, &mut verdicts);
+    }
+    driver.now_ms += 5;
+    driver.batch(&mut answers);
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    driver.drain(&mut answers);
+    let peek = driver.peek(1);
+    assert_eq!((peek.count, peek.start_ms), (2, begin_ms));
+    // What has no room opens nothing.
+    let dear = Hit {
+        cost: 101,
+        ..hit(2, 100, 60)
+    };
+    driver.admit(&[dear]);
+    assert_eq!(driver.peek(2).start_ms, 0);
+    driver.crash();
+    assert_eq!(driver.peek(1).count, 10, "the ceiling");
+    assert_eq!(driver.peek(2).count, 0);
+}
+
+#[test]
 fn a_failed_write_takes_back_what_waited_for_it_in_all_buckets() {
     let mut driver = Driver::new(10);
     let far = |bucket| Hit {
