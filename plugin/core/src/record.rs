@@ -133,6 +133,31 @@ pub enum Completed {
     Fenced,
 }
 
+/// What an operator makes of a record whose outcome is unknown, having looked at upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// Upstream did not execute: the record goes, and a retry executes.
+    Released,
+    /// Upstream executed: a retry is refused and told this status.
+    Tombstone {
+        /// The status that upstream answered.
+        status: u16,
+    },
+}
+
+/// What settling does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The record is to be removed.
+    Remove,
+    /// This record is to be written.
+    Write(Record),
+    /// Its outcome is not unknown, so it stays; this is how it reads.
+    Known(State),
+    /// There is no record.
+    Missing,
+}
+
 impl Record {
     /// The record as it reads at `now_ms`: a lease that has run out is UNKNOWN, a response past its ttl is a
     /// TOMBSTONE, and a record that is no longer remembered is none.
@@ -255,6 +280,29 @@ pub fn complete(
 /// never ran, so that is right past the lease too.
 pub fn abandon(row: Option<&Record>, claim_id: &ClaimId) -> bool {
     row.is_some_and(|row| row.claim_id == *claim_id && matches!(row.state, State::Pending { .. }))
+}
+
+/// Decides a settlement. A tombstone is remembered from when the outcome became unknown: settling prolongs nothing.
+pub fn settle(row: Option<&Record>, settlement: Settlement, now_ms: u64) -> Settled {
+    let Some(record) = row.and_then(|row| row.at(now_ms)) else {
+        return Settled::Missing;
+    };
+    match (record.state, settlement) {
+        (State::Unknown { .. }, Settlement::Released) => Settled::Remove,
+        (State::Unknown { completed_ms, .. }, Settlement::Tombstone { status }) => {
+            Settled::Write(Record {
+                state: State::Tombstone {
+                    status,
+                    completed_ms,
+                },
+                ..record
+            })
+        }
+        (
+            state @ (State::Pending { .. } | State::Done { .. } | State::Tombstone { .. }),
+            Settlement::Released | Settlement::Tombstone { .. },
+        ) => Settled::Known(state),
+    }
 }
 
 #[cfg(test)]
@@ -459,5 +507,49 @@ mod tests {
             NOW,
         ));
         assert!(!abandon(Some(&done), &[1; 16]));
+    }
+
+    #[test]
+    fn an_operator_settles_what_is_unknown_and_nothing_else() {
+        let row = granted(claim(None, &ask(1), NOW));
+        let tombstone = Settlement::Tombstone { status: 201 };
+        let pending = settle(Some(&row), tombstone, NOW + 999);
+        assert!(
+            matches!(pending, Settled::Known(State::Pending { .. })),
+            "{pending:?}"
+        );
+        // The lease has run out.
+        let late = NOW + 1_000;
+        assert_eq!(
+            settle(Some(&row), Settlement::Released, late),
+            Settled::Remove
+        );
+        let Settled::Write(settled) = settle(Some(&row), tombstone, late + 5) else {
+            panic!("an unknown outcome is settled")
+        };
+        assert_eq!(settled.forgotten_ms(), late + 50_000, "it prolongs nothing");
+        assert_eq!(
+            claim(Some(&settled), &ask(2), late + 5),
+            Claimed::Tombstone { status: 201 }
+        );
+        assert_eq!(
+            complete(
+                Some(&settled),
+                &[1; 16],
+                Outcome::Response { status: 500 },
+                late + 6
+            ),
+            Completed::Already,
+            "what the operator decided stands"
+        );
+        assert_eq!(
+            settle(Some(&settled), Settlement::Released, late + 7),
+            Settled::Known(settled.state)
+        );
+        assert_eq!(
+            settle(Some(&row), Settlement::Released, late + 50_000),
+            Settled::Missing
+        );
+        assert_eq!(settle(None, Settlement::Released, NOW), Settled::Missing);
     }
 }

@@ -62,20 +62,42 @@ impl Policy {
 
     /// Where the record of a key is kept.
     pub fn record_key(&self, head: &RequestHead<'_>, principal: &[u8], key: &[u8]) -> RecordKey {
-        let principal_part = match self.principal {
-            Principal::None => Part::Absent,
-            Principal::Header(_) => Part::Principal,
+        let principal = match self.principal {
+            Principal::None => None,
+            Principal::Header(_) => Some(principal),
         };
-        RecordKey(
-            Framed::new("porch/record/1")
-                .part(Part::Namespace, self.namespace.as_bytes())
-                .part(Part::Policy, self.name.as_bytes())
-                .part(Part::Authority, &authority(head))
-                .part(principal_part, principal)
-                .part(Part::Key, key)
-                .finish(),
+        record_key(
+            &self.namespace,
+            &self.name,
+            &authority(head),
+            principal,
+            key,
         )
     }
+}
+
+/// Where the record of a key is kept, by all that names it: for an operator who has no request at hand. `authority`
+/// is host and port in lower case, without the scheme's default port; without a `principal` the policy names none.
+pub fn record_key(
+    namespace: &str,
+    policy: &str,
+    authority: &[u8],
+    principal: Option<&[u8]>,
+    key: &[u8],
+) -> RecordKey {
+    let (principal_part, principal) = match principal {
+        Some(principal) => (Part::Principal, principal),
+        None => (Part::Absent, &b""[..]),
+    };
+    RecordKey(
+        Framed::new("porch/record/1")
+            .part(Part::Namespace, namespace.as_bytes())
+            .part(Part::Policy, policy.as_bytes())
+            .part(Part::Authority, authority)
+            .part(principal_part, principal)
+            .part(Part::Key, key)
+            .finish(),
+    )
 }
 
 /// Host and port in lower case, without the scheme's default port.
@@ -281,6 +303,31 @@ mod tests {
         for (index, one) in all.iter().enumerate() {
             assert!(all.iter().skip(index + 1).all(|other| other != one));
         }
+    }
+
+    #[test]
+    fn an_operator_names_the_same_record() {
+        let fields = [
+            line(":authority", "Shop.Example:443"),
+            line(":scheme", "https"),
+        ];
+        let of_request = |principal: Principal, who: &[u8]| {
+            let head = RequestHead {
+                method: b"POST",
+                path: b"/",
+                client_address: None,
+                fields: &fields,
+                end: true,
+            };
+            policy(principal).record_key(&head, who, b"k")
+        };
+        let named = |who| record_key("n", "p", b"shop.example", who, b"k");
+        assert_eq!(
+            of_request(Principal::Header("x-user".into()), b"u"),
+            named(Some(b"u"))
+        );
+        assert_eq!(of_request(Principal::None, b""), named(None));
+        assert_ne!(named(Some(b"")), named(None));
     }
 
     #[test]
