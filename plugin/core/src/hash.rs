@@ -42,6 +42,12 @@ pub enum Part {
     PathWithQuery = 13,
     /// A request body.
     Body = 14,
+    /// A credential's digest: it tells callers apart and names none.
+    Credential = 15,
+    /// A path without its query.
+    Path = 16,
+    /// The name of the route that was chosen.
+    RouteName = 17,
 }
 
 /// A hash under construction.

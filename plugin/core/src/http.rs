@@ -54,11 +54,50 @@ pub struct RequestHead<'a> {
     pub client_address: Option<&'a [u8]>,
     /// All header lines with pseudo-headers, when [`crate::config::Demands::fields`] asked for them; else empty.
     pub fields: &'a [Field],
+    /// The values of the settings' attributes, in their order, when they were asked for; else empty.
+    pub attributes: &'a [Option<Vec<u8>>],
+    /// The content type, when it was asked for by itself.
+    pub content_type: Option<&'a [u8]>,
     /// No body follows.
     pub end: bool,
 }
 
 impl<'a> RequestHead<'a> {
+    /// A request of which nothing more is known.
+    pub const fn of(method: &'a [u8], path: &'a [u8]) -> Self {
+        Self {
+            method,
+            path,
+            client_address: None,
+            fields: &[],
+            attributes: &[],
+            content_type: None,
+            end: true,
+        }
+    }
+
+    /// Host and port in lower case, without the scheme's default port.
+    pub fn authority(&self) -> Vec<u8> {
+        let authority = values(self.fields, ":authority").next().unwrap_or_default();
+        let authority = authority.to_ascii_lowercase();
+        let default: &[u8] = match values(self.fields, ":scheme").next() {
+            Some(b"https") => b":443",
+            Some(_) | None => b":80",
+        };
+        match authority.strip_suffix(default) {
+            Some(host) => host.to_vec(),
+            None => authority,
+        }
+    }
+
+    /// Whether the request is a gRPC call.
+    pub fn is_grpc(&self) -> bool {
+        let lines = values(self.fields, "content-type");
+        lines
+            .chain(self.content_type)
+            .any(|value| value.starts_with(b"application/grpc"))
+    }
+
     /// The path without its query: what rules and policies match.
     pub fn path_only(&self) -> &'a [u8] {
         self.path

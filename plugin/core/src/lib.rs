@@ -25,6 +25,7 @@ pub mod http;
 pub mod idempotency;
 pub mod limiter;
 pub mod matching;
+pub mod principal;
 pub mod problem;
 pub mod record;
 pub mod store;

@@ -12,8 +12,8 @@ pub enum Problem<'a> {
     QuotaExceeded {
         /// Their names.
         violated: &'a [&'a str],
-        /// When all of them open again.
-        retry_after_s: u64,
+        /// When all of them have room again; `None` when one never has.
+        retry_after_s: Option<u64>,
     },
     /// 400: the policy requires a key.
     KeyMissing,
@@ -144,10 +144,26 @@ impl Problem<'_> {
         }
     }
 
-    /// Seconds after which the same request may do better; `None` when waiting does not help.
-    const fn retry_after_s(&self) -> Option<u64> {
+    /// What a gRPC caller is told: `RESOURCE_EXHAUSTED` or `UNAVAILABLE`. Others do not see it.
+    pub const fn grpc_status(&self) -> Option<u32> {
         match self {
-            Problem::QuotaExceeded { retry_after_s, .. } => Some(*retry_after_s),
+            Problem::QuotaExceeded { .. } => Some(8),
+            Problem::StoreUnavailable | Problem::Overloaded => Some(14),
+            Problem::KeyMissing
+            | Problem::KeyInvalid { .. }
+            | Problem::PrincipalMissing
+            | Problem::InFlight
+            | Problem::FingerprintMismatch
+            | Problem::OutcomeUnknown { .. }
+            | Problem::ResponseNotRetained { .. }
+            | Problem::RequestTooLarge { .. } => None,
+        }
+    }
+
+    /// Seconds after which the same request may do better; `None` when waiting does not help.
+    pub const fn retry_after_s(&self) -> Option<u64> {
+        match self {
+            Problem::QuotaExceeded { retry_after_s, .. } => *retry_after_s,
             Problem::InFlight | Problem::StoreUnavailable | Problem::Overloaded => Some(1),
             Problem::KeyMissing
             | Problem::KeyInvalid { .. }

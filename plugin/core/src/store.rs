@@ -30,6 +30,10 @@ pub struct Fingerprint {
 pub enum Operation {
     /// Check all hits, then charge all of them or none.
     Admit(Vec<Hit>),
+    /// Tell of hits that were granted while the store was away.
+    Charge(Charge),
+    /// Give a hit back.
+    Refund(Refund),
     /// Ask to be the one that executes a key.
     Claim(Claim),
     /// End a claim with its outcome.
@@ -51,6 +55,40 @@ pub struct Hit {
     pub cost: u32,
     /// How far the durable ceiling may run ahead.
     pub reserve: u32,
+    /// Never refuses.
+    pub shadow: bool,
+    /// May be given back, so a refusal is never settled.
+    pub refundable: bool,
+}
+
+/// Hits that a worker granted by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Which count.
+    pub bucket: Bucket,
+    /// Hits per window.
+    pub quota: u32,
+    /// The window's length in seconds.
+    pub window_s: u32,
+    /// How many.
+    pub hits: u32,
+    /// How long ago the worker's window was opened, in milliseconds.
+    pub age_ms: u64,
+    /// How far the durable ceiling may run ahead.
+    pub reserve: u32,
+}
+
+/// A hit to be given back to the window that was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refund {
+    /// Which count.
+    pub bucket: Bucket,
+    /// The window's length in seconds.
+    pub window_s: u32,
+    /// How many hits.
+    pub cost: u32,
+    /// As the verdict told it.
+    pub window_start_ms: u64,
 }
 
 /// A claim on a key.
@@ -68,6 +106,10 @@ pub struct Claim {
     pub ttl_ms: u64,
     /// How long it is remembered that the key was used, in milliseconds.
     pub remember_ms: u64,
+    /// How long to wait for a claim in flight, in milliseconds.
+    pub wait_ms: u64,
+    /// Grant a key whose outcome is unknown.
+    pub execute_unknown: bool,
     /// The answer may be too large for the channel.
     pub large: bool,
 }
@@ -121,6 +163,10 @@ pub enum Reply {
         /// In the order of the hits.
         verdicts: Vec<Verdict>,
     },
+    /// To [`Operation::Charge`].
+    Charged,
+    /// To [`Operation::Refund`].
+    Refunded,
     /// To [`Operation::Claim`].
     Claimed(Claimed),
     /// To [`Operation::Complete`]: it is durable, or the record is another's.

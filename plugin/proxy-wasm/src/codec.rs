@@ -25,15 +25,22 @@ pub(crate) fn hello() -> Vec<u8> {
 /// What an operation promises, and the way it takes.
 pub(crate) fn route(operation: &Operation) -> (Kind, Via) {
     match operation {
-        Operation::Admit(_) => (Kind::Admit, Via::Stream),
-        Operation::Claim(claim) => (
-            Kind::Claim,
-            if claim.large {
+        Operation::Admit(_) | Operation::Charge(_) | Operation::Refund(_) => {
+            (Kind::Once, Via::Stream)
+        }
+        Operation::Claim(claim) => {
+            let via = if claim.large {
                 Via::Invoke
             } else {
                 Via::Stream
-            },
-        ),
+            };
+            (
+                Kind::Claim {
+                    wait_ms: claim.wait_ms,
+                },
+                via,
+            )
+        }
         Operation::Abandon(abandon) => (
             Kind::Abandon {
                 lease_ms: abandon.lease_ms,
@@ -58,6 +65,20 @@ pub(crate) fn encode(id: CallId, operation: Operation, via: Via) -> Vec<u8> {
     let operation = match operation {
         Operation::Admit(hits) => WireOperation::Admit(wire::Admit {
             hit: hits.into_iter().map(hit).collect(),
+        }),
+        Operation::Charge(of) => WireOperation::Charge(wire::Charge {
+            bucket: Bytes::copy_from_slice(&of.bucket.0),
+            quota: of.quota,
+            window_s: of.window_s,
+            hits: of.hits,
+            age_ms: of.age_ms,
+            reserve: of.reserve,
+        }),
+        Operation::Refund(of) => WireOperation::Refund(wire::Refund {
+            bucket: Bytes::copy_from_slice(&of.bucket.0),
+            window_s: of.window_s,
+            cost: of.cost,
+            window_start_ms: of.window_start_ms,
         }),
         Operation::Claim(of) => WireOperation::Claim(claim(&of)),
         Operation::Complete(of) => WireOperation::Complete(complete(of)),
@@ -90,8 +111,8 @@ fn hit(hit: Hit) -> wire::Hit {
         window_s: hit.window_s,
         cost: hit.cost,
         reserve: hit.reserve,
-        shadow: false,
-        refundable: false,
+        shadow: hit.shadow,
+        refundable: hit.refundable,
     }
 }
 
@@ -106,8 +127,8 @@ fn claim(claim: &Claim) -> wire::Claim {
         lease_ms: claim.lease_ms,
         ttl_ms: claim.ttl_ms,
         remember_ms: claim.remember_ms,
-        wait_ms: 0,
-        execute_unknown: false,
+        wait_ms: claim.wait_ms,
+        execute_unknown: claim.execute_unknown,
     }
 }
 
@@ -166,7 +187,8 @@ pub(crate) fn reply(reply: wire::Reply) -> Option<Reply> {
                 Error::Refused
             }
         }),
-        WireReply::Charged(_) | WireReply::Refunded(_) => return None,
+        WireReply::Charged(_) => Reply::Charged,
+        WireReply::Refunded(_) => Reply::Refunded,
     })
 }
 

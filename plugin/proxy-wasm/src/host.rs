@@ -196,8 +196,17 @@ pub(crate) fn property(path: &str) -> Option<Vec<u8>> {
     returned(|data, size| unsafe { abi::proxy_get_property(path.as_ptr(), path.len(), data, size) })
 }
 
-/// Answers the effective context's client.
-pub(crate) fn answer(status: u16, details: &str, fields: &[Field], body: &[u8]) -> bool {
+/// Answers the effective context's client. Only a gRPC caller sees `grpc_status`.
+pub(crate) fn answer(
+    status: u16,
+    grpc_status: Option<u32>,
+    details: &str,
+    fields: &[Field],
+    body: &[u8],
+) -> bool {
+    let grpc_status = grpc_status
+        .and_then(|status| i32::try_from(status).ok())
+        .unwrap_or(-1);
     let fields = write_pairs(fields);
     // SAFETY: the host reads all four ranges and keeps nothing of ours.
     #[expect(unsafe_code, reason = "the host's ABI")]
@@ -210,7 +219,7 @@ pub(crate) fn answer(status: u16, details: &str, fields: &[Field], body: &[u8]) 
             body.len(),
             fields.as_ptr(),
             fields.len(),
-            -1,
+            grpc_status,
         )
     };
     status == OK

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use porch_core::channel::{CallId, Channel, Command, NewCall};
+use porch_core::channel::{CallId, Channel, Command, NewCall, Owner};
 use porch_core::config::Settings;
 use porch_core::exchange::{Action, Answer, Event, Exchange, Execution, Worker};
 use porch_core::http::{Field, Response};
@@ -99,7 +99,7 @@ impl Instance {
 
     /// An event of the context that the host runs now.
     pub(crate) fn request_event(&self, context: u32, event: Event<'_>) {
-        if !matches!(event, Event::ResponseHead | Event::ClientGone) {
+        if !matches!(event, Event::ResponseHead { .. } | Event::ClientGone) {
             self.wake();
         }
         let mut pending = Pending::new();
@@ -145,7 +145,27 @@ impl Instance {
             commands
         };
         self.command(commands, &mut pending);
+        self.pay_debts(&mut pending);
         self.drain_root(pending);
+    }
+
+    /// Tells the store, once it can be reached, what was counted without it.
+    fn pay_debts(&self, pending: &mut Pending) {
+        let charges = {
+            let state = &mut *self.0.borrow_mut();
+            if state.channel.is_trusted() {
+                state.worker.charges(state.now)
+            } else {
+                vec![]
+            }
+        };
+        for charge in charges {
+            self.call(
+                Owner::Debt(charge.bucket),
+                Operation::Charge(charge),
+                pending,
+            );
+        }
     }
 
     pub(crate) fn stream_message(&self, token: u32, message: Vec<u8>) {
@@ -293,9 +313,19 @@ impl Instance {
                         on_stream(current, context, here, host::resume_request);
                     }
                 }
-                Action::Answer(Answer { response, details }) => {
+                Action::Answer(Answer {
+                    response,
+                    details,
+                    grpc_status,
+                }) => {
                     on_stream(current, context, here, || {
-                        host::answer(response.status, details, &response.fields, &response.body)
+                        host::answer(
+                            response.status,
+                            grpc_status,
+                            details,
+                            &response.fields,
+                            &response.body,
+                        )
                     });
                 }
                 Action::RemoveRequestField(name) => {
@@ -313,11 +343,25 @@ impl Instance {
                         host::remove_header(Map::Response, name)
                     });
                 }
-                Action::Call(operation) => self.call(context, operation, pending),
+                Action::Call(operation) => {
+                    let owner = match operation {
+                        Operation::Refund(_) => Owner::Nobody,
+                        Operation::Admit(_)
+                        | Operation::Charge(_)
+                        | Operation::Claim(_)
+                        | Operation::Complete(_)
+                        | Operation::Abandon(_) => Owner::Exchange(context),
+                    };
+                    self.call(owner, operation, pending);
+                }
                 Action::GiveUp(abandon) => {
-                    let sent = self.0.borrow_mut().channel.give_up(context);
+                    let sent = self
+                        .0
+                        .borrow_mut()
+                        .channel
+                        .give_up(Owner::Exchange(context));
                     if sent {
-                        self.call(context, Operation::Abandon(abandon), pending);
+                        self.call(Owner::Nobody, Operation::Abandon(abandon), pending);
                     }
                 }
                 Action::Execute(execution) => self.execute(context, &execution, pending),
@@ -326,7 +370,7 @@ impl Instance {
         }
     }
 
-    fn call(&self, context: u32, operation: Operation, pending: &mut Pending) {
+    fn call(&self, owner: Owner, operation: Operation, pending: &mut Pending) {
         let (kind, via) = codec::route(&operation);
         let (taken, commands) = {
             let state = &mut *self.0.borrow_mut();
@@ -335,7 +379,7 @@ impl Instance {
             let mut commands = vec![];
             let new = NewCall {
                 id,
-                owner: context,
+                owner,
                 kind,
                 via,
             };
@@ -346,7 +390,7 @@ impl Instance {
         };
         self.command(commands, pending);
         if taken.is_err() {
-            pending.push_back((context, Event::StoreFailed { sent: false }));
+            self.0.borrow_mut().failed(owner, false, pending);
         }
     }
 
@@ -407,7 +451,7 @@ impl Instance {
                     vec![]
                 }
                 Command::Failed { owner, sent } => {
-                    pending.push_back((owner, Event::StoreFailed { sent }));
+                    self.0.borrow_mut().failed(owner, sent, pending);
                     vec![]
                 }
                 Command::Lost => {
@@ -477,6 +521,14 @@ impl State {
         self.executions.is_empty() && self.requests.is_empty() && !self.channel.is_settling()
     }
 
+    fn failed(&mut self, owner: Owner, sent: bool, pending: &mut Pending) {
+        match owner {
+            Owner::Exchange(context) => pending.push_back((context, Event::StoreFailed { sent })),
+            Owner::Debt(bucket) => self.worker.charged(&bucket, false),
+            Owner::Nobody => {}
+        }
+    }
+
     fn replied(&mut self, reply: wire::Reply, pending: &mut Pending) {
         let id = reply.id;
         let Some(reply) = codec::reply(reply) else {
@@ -486,8 +538,12 @@ impl State {
         if reply == Reply::Error(Error::Unavailable) && self.channel.refused_for_now(id, self.now) {
             return;
         }
-        if let Some(owner) = self.channel.answered(id) {
-            pending.push_back((owner, Event::Store(reply)));
+        match self.channel.answered(id) {
+            Some(Owner::Exchange(context)) => pending.push_back((context, Event::Store(reply))),
+            Some(Owner::Debt(bucket)) => self
+                .worker
+                .charged(&bucket, reply != Reply::Error(Error::Unavailable)),
+            Some(Owner::Nobody) | None => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One request's context: it reads what the settings demand of the request, and tells the instance.
 
+use porch_core::config::Attribute;
 use porch_core::exchange::Event;
 use porch_core::http::RequestHead;
 use porch_core::store::ClaimId;
@@ -68,7 +69,7 @@ impl HttpContext for Request {
         }
         let path = host::header(Map::Request, ":path").unwrap_or_default();
         let demands = settings.demands(&method, &path);
-        if demands.nothing {
+        if !demands.exchange {
             return Action::Continue;
         }
         let address = if demands.client_address {
@@ -81,6 +82,16 @@ impl HttpContext for Request {
         } else {
             vec![]
         };
+        let attributes = if demands.attributes {
+            settings.attributes.iter().map(attribute).collect()
+        } else {
+            vec![]
+        };
+        let content_type = if demands.content_type {
+            host::header(Map::Request, "content-type")
+        } else {
+            None
+        };
         self.tracked = true;
         self.instance.open(self.id);
         let head = RequestHead {
@@ -88,6 +99,8 @@ impl HttpContext for Request {
             path: &path,
             client_address: address.as_deref(),
             fields: &fields,
+            attributes: &attributes,
+            content_type: content_type.as_deref(),
             end,
         };
         self.instance
@@ -125,7 +138,16 @@ impl HttpContext for Request {
 
     fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
         if self.tracked {
-            self.instance.request_event(self.id, Event::ResponseHead);
+            let needed = self.instance.settings().needs_response_status();
+            let status = if needed {
+                host::header(Map::Response, ":status")
+            } else {
+                None
+            };
+            let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
+            let status = status.unwrap_or_default();
+            self.instance
+                .request_event(self.id, Event::ResponseHead { status });
         } else {
             for name in self.instance.settings().stripped_from_responses() {
                 host::remove_header(Map::Response, name);
@@ -143,4 +165,21 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.instance.leave(self.id);
     }
+}
+
+/// Reads a value that the host knows. The parts of a property's path are separated by NUL.
+fn attribute(attribute: &Attribute) -> Option<Vec<u8>> {
+    const METADATA: &str = "xds\0route_metadata\0filter_metadata\0porch";
+    let known = match attribute {
+        Attribute::RouteName => host::property("xds\0route_name"),
+        Attribute::RouteRules => host::property(&format!("{METADATA}\0rules")),
+        Attribute::RoutePolicies => host::property(&format!("{METADATA}\0policies")),
+        Attribute::JwtClaim { payload, claim } => host::property(&format!(
+            "metadata\0filter_metadata\0envoy.filters.http.jwt_authn\0{payload}\0{claim}"
+        )),
+        Attribute::San => host::property("connection\0uri_san_peer_certificate")
+            .filter(|name| !name.is_empty())
+            .or_else(|| host::property("connection\0dns_san_peer_certificate")),
+    };
+    known.filter(|value| !value.is_empty())
 }

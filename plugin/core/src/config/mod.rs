@@ -1,12 +1,19 @@
 //! The configuration, in three stages: the document (as written), the [`Settings`] (validated), and the exchanges
 //! that use them.
 
+mod attribute;
+mod check;
 mod document;
 mod error;
+mod idempotency;
+mod limiter;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use document::{OnStoreFailure, Principal};
+pub use attribute::Attribute;
+pub use document::{OnStoreFailure, OnUnknown, Trailers};
 pub use error::ConfigError;
-pub use settings::{Demands, Idempotency, Limiter, Settings, Store};
+pub use idempotency::Idempotency;
+pub use limiter::{Exempt, Limiter};
+pub use settings::{Demands, Settings, Store};

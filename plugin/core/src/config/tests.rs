@@ -70,7 +70,7 @@ fn a_refusal_names_the_field_what_came_and_what_was_expected() {
         (
             r#""deny""#,
             r#""panic""#,
-            "limiter.on_store_failure: unknown variant `panic`, expected `local` or `deny`",
+            "limiter.on_store_failure: unknown variant `panic`, expected one of `local`, `allow`, `deny`",
         ),
         (
             r#""name": "rest""#,
@@ -130,7 +130,7 @@ fn only_what_is_needed_is_demanded() {
             {"name": "a", "quota": 1, "window": "1s", "match": {"path_prefix": "/a"}}]}}"#,
     )
     .expect("accepted");
-    assert!(settings.demands(b"GET", b"/b?x=/a").nothing);
+    assert!(!settings.demands(b"GET", b"/b?x=/a").exchange);
     let demands = settings.demands(b"GET", b"/a?b");
-    assert!(!demands.nothing && demands.client_address && !demands.fields);
+    assert!(demands.exchange && demands.client_address && !demands.fields);
 }

@@ -29,7 +29,10 @@ pub enum Event<'a> {
     /// The detached execution ended.
     Executed(Executed),
     /// The headers of an answer are on their way to the client: upstream's, or our own.
-    ResponseHead,
+    ResponseHead {
+        /// The status; 0 when [`crate::config::Settings::needs_response_status`] says that it does not matter.
+        status: u16,
+    },
     /// The client's stream has ended, for whatever cause.
     ClientGone,
 }
@@ -41,7 +44,7 @@ pub enum Action {
     Pass,
     /// Answer the client.
     Answer(Answer),
-    /// Ask the store. Its reply, or its failure, is the next store event.
+    /// Ask the store. Its reply, or its failure, is the next store event; a refund gets none.
     Call(Operation),
     /// Give the open call up. If the store may have seen it, tell it so with this.
     GiveUp(Abandon),
@@ -64,6 +67,8 @@ pub struct Answer {
     pub response: Response,
     /// One word for the access log, for example `porch_replayed`.
     pub details: &'static str,
+    /// What a gRPC caller is told; others do not see it.
+    pub grpc_status: Option<u32>,
 }
 
 impl Answer {
@@ -71,6 +76,7 @@ impl Answer {
         Self {
             response: problem.response(),
             details: problem.details(),
+            grpc_status: problem.grpc_status(),
         }
     }
 }
@@ -131,6 +137,20 @@ outcomes! {
         LocalRefused = "local_refused",
         /// Answered 503, since the store was away.
         Denied = "denied",
+        /// Passed uncounted, since the store was away.
+        Unlimited = "unlimited",
+        /// Would have been refused, were the rule no shadow.
+        Shadow = "shadow",
+        /// Allowed, with a fifth of the quota left or less.
+        NearLimit = "near_limit",
+        /// Not counted: a preflight, a listed address or header.
+        Exempt = "exempt",
+        /// A part of its key was missing; counted by the client's address.
+        KeyMissing = "key_missing",
+        /// Its cost header said no number; counted at the rule's default.
+        BadCost = "bad_cost",
+        /// Its hit was given back.
+        Refunded = "refunded",
     }
 }
 

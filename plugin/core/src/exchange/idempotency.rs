@@ -1,20 +1,19 @@
 //! The keyed part of an exchange: collect, claim, execute, settle, answer.
 
 use super::worker::Held;
-use super::{Action, Answer, Count, Execution, Next, PolicyOutcome, State, Turn};
-use crate::config::Idempotency;
+use super::{Action, Answer, Count, Execution, Marks, Next, PolicyOutcome, State, Turn};
+use crate::config::{Attribute, Idempotency, OnUnknown, Trailers};
 use crate::http::{self, Field, RequestHead, Response};
 use crate::idempotency::kept;
 use crate::idempotency::key::KeyHeader;
 use crate::idempotency::outcome::{Certainty, Executed, certainty};
-use crate::idempotency::policy::FingerprintHead;
+use crate::idempotency::policy::{FingerprintHead, Policy};
+use crate::matching;
+use crate::principal::Caller;
 use crate::problem::Problem;
 use crate::store::{
     Abandon, Claim, ClaimId, Claimed, Complete, Error, Operation, Outcome, RecordKey, Reply,
 };
-
-/// The header that carries the key.
-const KEY_HEADER: &str = "idempotency-key";
 
 /// Lines of a kept answer, at most. The store's bound.
 const KEPT_LINES_MAX: usize = 256;
@@ -27,6 +26,7 @@ pub(super) struct Refusal {
     policy: usize,
     outcome: PolicyOutcome,
     answer: Answer,
+    marks: Marks,
 }
 
 impl Refusal {
@@ -35,7 +35,12 @@ impl Refusal {
             policy,
             outcome,
             answer: Answer::problem(problem),
+            marks: Marks::default(),
         }
+    }
+
+    pub(super) fn marked(self, marks: Marks) -> Self {
+        Self { marks, ..self }
     }
 }
 
@@ -46,7 +51,7 @@ pub(super) struct Keyed {
     key: RecordKey,
     fingerprint: FingerprintHead,
     fields: Vec<Field>,
-    marks: Vec<Field>,
+    marks: Marks,
     body: Body,
 }
 
@@ -61,12 +66,12 @@ impl Keyed {
         matches!(self.body, Body::Whole { .. })
     }
 
-    pub(super) fn marked(self, marks: Vec<Field>) -> Self {
+    pub(super) fn marked(self, marks: Marks) -> Self {
         Self { marks, ..self }
     }
 
     /// So many bytes of the body are held.
-    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, (Refusal, Vec<Field>)> {
+    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, Box<Refusal>> {
         let limit = turn
             .worker
             .settings
@@ -76,7 +81,7 @@ impl Keyed {
         if bytes > limit {
             let problem = Problem::RequestTooLarge { limit };
             let refusal = Refusal::new(self.policy, PolicyOutcome::TooLarge, problem);
-            return Err((refusal, self.marks));
+            return Err(Box::new(refusal.marked(self.marks)));
         }
         Ok(self)
     }
@@ -86,7 +91,7 @@ impl Keyed {
         bytes: Vec<u8>,
         claim_id: ClaimId,
         turn: &Turn<'_>,
-    ) -> Result<Self, (Refusal, Vec<Field>)> {
+    ) -> Result<Self, Box<Refusal>> {
         let keyed = self.held(bytes.len(), turn)?;
         Ok(Self {
             body: Body::Whole { bytes, claim_id },
@@ -101,7 +106,7 @@ pub(super) struct Claiming {
     policy: usize,
     claim: Claim,
     execution: Execution,
-    marks: Vec<Field>,
+    marks: Marks,
     held: Held,
 }
 
@@ -110,7 +115,7 @@ pub(super) struct Claiming {
 pub(super) struct Executing {
     policy: usize,
     claim: Claim,
-    marks: Vec<Field>,
+    marks: Marks,
     held: Held,
     client: Client,
 }
@@ -119,7 +124,7 @@ pub(super) struct Executing {
 #[derive(Debug)]
 pub(super) struct Settling {
     answer: Answer,
-    marks: Vec<Field>,
+    marks: Marks,
     held: Held,
     client: Client,
 }
@@ -155,7 +160,10 @@ impl Turn<'_> {
         let Some(idempotency) = &settings.idempotency else {
             return Next::Pass;
         };
-        let Some((index, policy)) = idempotency.policy(head.method, head.path_only()) else {
+        let named = |name: &str| {
+            matching::named_by_route(&settings.attributes, &Attribute::RoutePolicies, head, name)
+        };
+        let Some((index, policy)) = idempotency.policy(head, named) else {
             return Next::Pass;
         };
         if head.fields.iter().any(|field| field.is(kept::REPLAYED)) {
@@ -167,7 +175,10 @@ impl Turn<'_> {
             return Next::Pass;
         }
         let invalid = |problem| Next::Refuse(Refusal::new(index, PolicyOutcome::Invalid, problem));
-        let key = match KeyHeader::read(http::values(head.fields, KEY_HEADER)) {
+        let key = match KeyHeader::read(
+            http::values(head.fields, &idempotency.key_header),
+            idempotency.strict,
+        ) {
             KeyHeader::Key(key) => key,
             KeyHeader::Absent if policy.requires_key(head.method) => {
                 return invalid(Problem::KeyMissing);
@@ -186,22 +197,23 @@ impl Turn<'_> {
             };
             return Next::Refuse(Refusal::new(index, PolicyOutcome::TooLarge, problem));
         }
-        let Some(principal) = policy.principal(head) else {
+        let caller = policy.principal.caller(head);
+        if caller == Caller::Missing {
             return invalid(Problem::PrincipalMissing);
-        };
+        }
         Next::Key(Box::new(Keyed {
             policy: index,
-            key: policy.record_key(head, &principal, &key),
-            fingerprint: FingerprintHead::new(head),
+            key: policy.record_key(head, &caller, &key),
+            fingerprint: policy.fingerprint(head, &caller),
             fields: kept::executed(head.fields),
-            marks: vec![],
+            marks: Marks::default(),
             body: Body::Coming,
         }))
     }
 
-    pub(super) fn refuse(&mut self, refusal: Refusal, marks: Vec<Field>) -> State {
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> State {
         self.count(Count::Policy(refusal.policy, refusal.outcome));
-        self.answer(refusal.answer, marks)
+        self.answer(refusal.answer, refusal.marks)
     }
 
     /// The body is whole: asks to be the one that executes.
@@ -224,7 +236,7 @@ impl Turn<'_> {
         };
         let Some(held) = self.worker.hold(bytes.len()) else {
             let refusal = Refusal::new(index, PolicyOutcome::Overloaded, Problem::Overloaded);
-            return self.refuse(refusal, marks);
+            return self.refuse(refusal.marked(marks));
         };
         let claim = Claim {
             key,
@@ -233,6 +245,8 @@ impl Turn<'_> {
             lease_ms: policy.lease_ms,
             ttl_ms: policy.ttl_ms,
             remember_ms: policy.remember_ms,
+            wait_ms: policy.wait_ms,
+            execute_unknown: policy.on_unknown == OnUnknown::Execute,
             large: false,
         };
         self.actions.push(Action::Call(Operation::Claim(claim)));
@@ -255,6 +269,8 @@ impl Turn<'_> {
             Reply::Error(Error::DataLoss) => Claimed::Unknown { status: 0 },
             Reply::Error(Error::Unavailable | Error::Refused)
             | Reply::Admitted { .. }
+            | Reply::Charged
+            | Reply::Refunded
             | Reply::Completed
             | Reply::Abandoned => return self.unclaimed(claiming, true),
         };
@@ -301,6 +317,7 @@ impl Turn<'_> {
                     Answer {
                         response,
                         details: "porch_replayed",
+                        grpc_status: None,
                     },
                     marks,
                 )
@@ -344,9 +361,9 @@ impl Turn<'_> {
         }
     }
 
-    fn refuse_claim(&mut self, refusal: Refusal, marks: Vec<Field>, held: Held) -> State {
+    fn refuse_claim(&mut self, refusal: Refusal, marks: Marks, held: Held) -> State {
         self.worker.release(held);
-        self.refuse(refusal, marks)
+        self.refuse(refusal.marked(marks))
     }
 
     /// The store did not take the claim in time: nothing runs.
@@ -381,6 +398,7 @@ impl Turn<'_> {
         let Some(idempotency) = &settings.idempotency else {
             return State::Over;
         };
+        let policy = idempotency.policies.get(index);
         let outcome_unknown = Problem::OutcomeUnknown { status: 502 };
         let (certainty, answer, trailers) = match executed {
             Executed::NotDispatched => {
@@ -392,7 +410,6 @@ impl Turn<'_> {
                 (Certainty::Unknown, answer, false)
             }
             Executed::Answered { response, trailers } => {
-                let policy = idempotency.policies.get(index);
                 let releases = policy.map_or(&[][..], |policy| &policy.release_statuses);
                 let certainty = certainty(response.status, &response.fields, releases);
                 let response = Response {
@@ -404,6 +421,7 @@ impl Turn<'_> {
                     Answer {
                         response,
                         details: "porch_executed",
+                        grpc_status: None,
                     },
                     trailers,
                 )
@@ -420,7 +438,9 @@ impl Turn<'_> {
                 (complete(&claim, Outcome::Unknown { status }), Held::NONE)
             }
             Certainty::Processed => {
-                if let Some((response, held)) = self.keep(idempotency, &answer.response, trailers) {
+                let kept = policy
+                    .and_then(|policy| self.keep(idempotency, policy, &answer.response, trailers));
+                if let Some((response, held)) = kept {
                     (complete(&claim, Outcome::Response(response)), held)
                 } else {
                     self.count(Count::Policy(index, PolicyOutcome::NotKept));
@@ -437,14 +457,16 @@ impl Turn<'_> {
         })
     }
 
-    /// What of an answer is kept, if it can be: not too large, and nothing of it lost on the way.
+    /// What of an answer is kept, if the policy keeps any and it can be: not too large, and nothing of it lost on the
+    /// way.
     fn keep(
         &mut self,
         settings: &Idempotency,
+        policy: &Policy,
         answer: &Response,
         trailers: bool,
     ) -> Option<(Response, Held)> {
-        let fields = kept::replayed(&answer.fields);
+        let fields = kept::replayed(&answer.fields, policy.keep_set_cookie);
         let lines_bytes: usize = fields
             .iter()
             .map(|field| field.name.len().saturating_add(field.value.len()))
@@ -452,7 +474,8 @@ impl Turn<'_> {
         let fits = answer.body.len() <= settings.max_response_bytes
             && fields.len() <= KEPT_LINES_MAX
             && lines_bytes <= KEPT_LINES_BYTES_MAX;
-        if trailers || !fits {
+        let whole = !trailers || policy.trailers == Trailers::Drop;
+        if !policy.keep || !whole || !fits {
             return None;
         }
         let held = self

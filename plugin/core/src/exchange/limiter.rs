@@ -1,30 +1,35 @@
 //! The limiter's part of an exchange: hits, verdicts, refusals, and counting alone while the store is away.
 
 use super::idempotency::Refusal;
-use super::{Answer, Count, Next, RuleOutcome, State, Turn};
+use super::{Action, Answer, Count, Marks, Next, RuleOutcome, State, Turn};
 use crate::address::ClientAddress;
-use crate::config::{Limiter, OnStoreFailure, Settings};
+use crate::config::{Attribute, Limiter, OnStoreFailure, Settings};
 use crate::http::{Field, RequestHead};
 use crate::limiter::headers::{self, Standing};
+use crate::limiter::rule::Rule;
 use crate::limiter::seen::Left;
+use crate::matching;
 use crate::problem::Problem;
-use crate::store::{Bucket, ClaimId, Hit, Operation, Reply, Verdict};
+use crate::store::{Bucket, ClaimId, Hit, Operation, Refund, Reply, Verdict};
 
-/// How many hits a request is.
-const COST: u32 = 1;
+/// A quota of which at most so many hundredths are left is near its limit.
+const NEAR_HUNDREDTHS: u64 = 20;
 
 /// The store is asked whether the limits allow the request.
 #[derive(Debug)]
 pub(super) struct Admitting {
-    charges: Vec<Charge>,
+    counted: Vec<Counted>,
+    grpc: bool,
     next: Next,
 }
 
 /// One rule that counts the request.
 #[derive(Clone, Copy, Debug)]
-struct Charge {
+struct Counted {
     rule: usize,
     bucket: Bucket,
+    cost: u32,
+    shadow: bool,
 }
 
 impl Admitting {
@@ -35,15 +40,12 @@ impl Admitting {
         }
     }
 
-    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, Refusal> {
-        let Self { charges, next } = self;
-        let next = match next {
-            Next::Key(keyed) => Next::Key(Box::new(
-                keyed.held(bytes, turn).map_err(|(refusal, _)| refusal)?,
-            )),
-            Next::Pass | Next::Refuse(_) => next,
+    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, Box<Refusal>> {
+        let next = match self.next {
+            Next::Key(keyed) => Next::Key(Box::new(keyed.held(bytes, turn)?)),
+            Next::Pass | Next::Refuse(_) => self.next,
         };
-        Ok(Self { charges, next })
+        Ok(Self { next, ..self })
     }
 
     pub(super) fn body_end(
@@ -51,17 +53,12 @@ impl Admitting {
         body: Vec<u8>,
         claim_id: ClaimId,
         turn: &Turn<'_>,
-    ) -> Result<Self, Refusal> {
-        let Self { charges, next } = self;
-        let next = match next {
-            Next::Key(keyed) => Next::Key(Box::new(
-                keyed
-                    .body_end(body, claim_id, turn)
-                    .map_err(|(refusal, _)| refusal)?,
-            )),
-            Next::Pass | Next::Refuse(_) => next,
+    ) -> Result<Self, Box<Refusal>> {
+        let next = match self.next {
+            Next::Key(keyed) => Next::Key(Box::new(keyed.body_end(body, claim_id, turn)?)),
+            Next::Pass | Next::Refuse(_) => self.next,
         };
-        Ok(Self { charges, next })
+        Ok(Self { next, ..self })
     }
 }
 
@@ -70,57 +67,82 @@ impl Turn<'_> {
     pub(super) fn admit(&mut self, head: &RequestHead<'_>, next: Next) -> State {
         let settings = self.worker.settings.clone();
         let Some(limiter) = &settings.limiter else {
-            return self.proceed(next, vec![]);
+            return self.proceed(next, Marks::default());
         };
-        let charges = charges(&settings, limiter, head);
-        if charges.is_empty() {
-            return self.proceed(next, vec![]);
+        let client = ClientAddress::read(
+            head.client_address.unwrap_or_default(),
+            settings.ipv6_prefix,
+        );
+        let counted = self.counted(&settings, limiter, head, client);
+        if counted.is_empty() {
+            return self.proceed(next, Marks::default());
         }
-        let spent = |turn: &Self, charge: &Charge| {
-            let rule = limiter.rules.get(charge.rule)?;
-            turn.worker.seen.spent(&charge.bucket, rule.quota, turn.now)
+        if limiter.exempt.covers(head, client) {
+            for of in &counted {
+                self.count(Count::Rule(of.rule, RuleOutcome::Exempt));
+            }
+            return self.proceed(next, Marks::default());
+        }
+        let admitting = Admitting {
+            counted,
+            grpc: head.is_grpc(),
+            next,
         };
-        if charges.iter().any(|charge| spent(self, charge).is_some()) {
-            let known: Vec<Option<Left>> = charges
-                .iter()
-                .map(|charge| {
-                    spent(self, charge).map(|reset_ms| Left {
-                        remaining: 0,
-                        reset_ms,
-                    })
-                })
-                .collect();
-            let standings = standings(limiter, &charges, |index| {
-                let left = known.get(index).copied().flatten();
-                (left, left.is_some())
-            });
-            return self.refuse_quota(limiter, &standings, &charges, RuleOutcome::Remembered);
-        }
-        let hits = charges
+        let spent: Vec<Option<Left>> = admitting
+            .counted
             .iter()
-            .filter_map(|charge| {
-                let rule = limiter.rules.get(charge.rule)?;
-                Some(Hit {
-                    bucket: charge.bucket,
-                    quota: rule.quota,
-                    window_s: rule.window_s,
-                    cost: COST,
-                    reserve: rule.reserve,
+            .map(|of| {
+                let rule = limiter
+                    .rules
+                    .get(of.rule)
+                    .filter(|_| of.cost > 0 && !of.shadow)?;
+                let reset_ms = self.worker.seen.spent(&of.bucket, rule.quota, self.now)?;
+                Some(Left {
+                    remaining: 0,
+                    reset_ms,
                 })
             })
             .collect();
+        if spent.iter().any(Option::is_some) {
+            let standings = standings(limiter, &admitting.counted, |index| {
+                let left = spent.get(index).copied().flatten();
+                (left, left.is_some())
+            });
+            return self.refuse_quota(limiter, &standings, &admitting, RuleOutcome::Remembered);
+        }
+        if admitting
+            .counted
+            .iter()
+            .any(|of| self.worker.seen.is_owed(&of.bucket))
+        {
+            return self.admit_alone(admitting);
+        }
+        let hits = admitting.counted.iter().filter_map(|of| {
+            let rule = limiter.rules.get(of.rule)?;
+            Some(Hit {
+                bucket: of.bucket,
+                quota: rule.quota,
+                window_s: rule.window_s,
+                cost: of.cost,
+                reserve: rule.reserve,
+                shadow: of.shadow,
+                refundable: !rule.refund_on.is_empty(),
+            })
+        });
         self.actions
-            .push(super::Action::Call(Operation::Admit(hits)));
-        State::Admitting(Admitting { charges, next })
+            .push(Action::Call(Operation::Admit(hits.collect())));
+        State::Admitting(admitting)
     }
 
     /// The store's word.
     pub(super) fn admitted(&mut self, admitting: Admitting, reply: Reply) -> State {
         let (admitted, verdicts) = match reply {
-            Reply::Admitted { admitted, verdicts } if verdicts.len() == admitting.charges.len() => {
+            Reply::Admitted { admitted, verdicts } if verdicts.len() == admitting.counted.len() => {
                 (admitted, verdicts)
             }
             Reply::Admitted { .. }
+            | Reply::Charged
+            | Reply::Refunded
             | Reply::Claimed(_)
             | Reply::Completed
             | Reply::Abandoned
@@ -128,16 +150,29 @@ impl Turn<'_> {
         };
         let settings = self.worker.settings.clone();
         let Some(limiter) = &settings.limiter else {
-            return self.proceed(admitting.next, vec![]);
+            return self.proceed(admitting.next, Marks::default());
         };
-        for (charge, verdict) in admitting.charges.iter().zip(&verdicts) {
-            if let Some(rule) = limiter.rules.get(charge.rule) {
+        let mut refunds = vec![];
+        for (of, verdict) in admitting.counted.iter().zip(&verdicts) {
+            let Some(rule) = limiter.rules.get(of.rule) else {
+                continue;
+            };
+            if !of.shadow {
                 self.worker
                     .seen
-                    .learn(charge.bucket, rule.quota, verdict, self.now);
+                    .learn(of.bucket, rule.quota, verdict, self.now);
+            }
+            if admitted && !verdict.refused && of.cost > 0 && !rule.refund_on.is_empty() {
+                let refund = Refund {
+                    bucket: of.bucket,
+                    window_s: rule.window_s,
+                    cost: of.cost,
+                    window_start_ms: verdict.window_start_ms,
+                };
+                refunds.push((of.rule, refund));
             }
         }
-        let standings = standings(limiter, &admitting.charges, |index| {
+        let standings = standings(limiter, &admitting.counted, |index| {
             let verdict = verdicts.get(index);
             (
                 verdict.map(left),
@@ -148,72 +183,78 @@ impl Turn<'_> {
             self.allow(
                 limiter,
                 &standings,
-                admitting.next,
-                &admitting.charges,
+                admitting,
+                refunds,
                 RuleOutcome::Allowed,
             )
         } else {
-            self.refuse_quota(
-                limiter,
-                &standings,
-                &admitting.charges,
-                RuleOutcome::Refused,
-            )
+            self.refuse_quota(limiter, &standings, &admitting, RuleOutcome::Refused)
         }
     }
 
-    /// The store is away: the failure policy decides.
+    /// The store is away, or is still owed hits of an outage: the failure policy decides.
     pub(super) fn admit_alone(&mut self, admitting: Admitting) -> State {
         let settings = self.worker.settings.clone();
         let Some(limiter) = &settings.limiter else {
-            return self.proceed(admitting.next, vec![]);
+            return self.proceed(admitting.next, Marks::default());
         };
         let lefts: Option<Vec<Left>> = match limiter.on_store_failure {
             OnStoreFailure::Deny => None,
+            OnStoreFailure::Allow => {
+                for of in &admitting.counted {
+                    self.count(Count::Rule(of.rule, RuleOutcome::Unlimited));
+                }
+                return self.proceed(admitting.next, Marks::default());
+            }
             OnStoreFailure::Local => admitting
-                .charges
+                .counted
                 .iter()
-                .map(|charge| {
-                    let rule = limiter.rules.get(charge.rule)?;
+                .map(|of| {
                     self.worker
                         .seen
-                        .left(charge.bucket, rule.quota, rule.window_s, self.now)
+                        .left(of.bucket, limiter.rules.get(of.rule)?, self.now)
                 })
                 .collect(),
         };
         let Some(mut lefts) = lefts else {
-            for charge in &admitting.charges {
-                self.count(Count::Rule(charge.rule, RuleOutcome::Denied));
+            for of in &admitting.counted {
+                self.count(Count::Rule(of.rule, RuleOutcome::Denied));
             }
-            return self.answer(Answer::problem(Problem::StoreUnavailable), vec![]);
+            return self.answer(Answer::problem(Problem::StoreUnavailable), Marks::default());
         };
-        let refuses = |left: &Left| left.remaining < COST;
-        if lefts.iter().any(refuses) {
-            let standings = standings(limiter, &admitting.charges, |index| {
-                let left = lefts.get(index).copied();
-                (left, left.as_ref().is_some_and(refuses))
+        let refuses = |of: &Counted, left: &Left| left.remaining < of.cost;
+        if admitting
+            .counted
+            .iter()
+            .zip(&lefts)
+            .any(|(of, left)| !of.shadow && refuses(of, left))
+        {
+            let standings = standings(limiter, &admitting.counted, |index| {
+                let of = admitting.counted.get(index).zip(lefts.get(index));
+                (
+                    of.map(|(_, left)| *left),
+                    of.is_some_and(|(of, left)| refuses(of, left)),
+                )
             });
-            return self.refuse_quota(
-                limiter,
-                &standings,
-                &admitting.charges,
-                RuleOutcome::LocalRefused,
-            );
+            return self.refuse_quota(limiter, &standings, &admitting, RuleOutcome::LocalRefused);
         }
-        for (charge, left) in admitting.charges.iter().zip(&mut lefts) {
-            if let Some(rule) = limiter.rules.get(charge.rule) {
-                self.worker.seen.charge(&charge.bucket, rule.quota, COST);
-                left.remaining = left.remaining.saturating_sub(COST);
+        for (of, left) in admitting.counted.iter().zip(&mut lefts) {
+            if let Some(rule) = limiter.rules.get(of.rule)
+                && of.cost > 0
+                && !refuses(of, left)
+            {
+                self.worker.seen.charge(of.bucket, rule, of.cost);
+                left.remaining = left.remaining.saturating_sub(of.cost);
             }
         }
-        let standings = standings(limiter, &admitting.charges, |index| {
+        let standings = standings(limiter, &admitting.counted, |index| {
             (lefts.get(index).copied(), false)
         });
         self.allow(
             limiter,
             &standings,
-            admitting.next,
-            &admitting.charges,
+            admitting,
+            vec![],
             RuleOutcome::LocalAllowed,
         )
     }
@@ -222,72 +263,132 @@ impl Turn<'_> {
         &mut self,
         limiter: &Limiter,
         standings: &[Standing<'_>],
-        next: Next,
-        charges: &[Charge],
+        admitting: Admitting,
+        refunds: Vec<(usize, Refund)>,
         outcome: RuleOutcome,
     ) -> State {
-        for charge in charges {
-            self.count(Count::Rule(charge.rule, outcome));
+        for (of, standing) in admitting.counted.iter().zip(standings) {
+            let shadow_refused = of.shadow && standing.refused;
+            self.count(Count::Rule(
+                of.rule,
+                if shadow_refused {
+                    RuleOutcome::Shadow
+                } else {
+                    outcome
+                },
+            ));
+            if !shadow_refused
+                && standing
+                    .left
+                    .is_some_and(|left| is_near(left, standing.rule))
+            {
+                self.count(Count::Rule(of.rule, RuleOutcome::NearLimit));
+            }
         }
-        let marks = headers::fields(standings, limiter.x_ratelimit_headers);
-        self.proceed(next, marks)
+        let fields = headers::fields(
+            &told(&admitting.counted, standings),
+            limiter.x_ratelimit_headers,
+        );
+        self.proceed(admitting.next, Marks { fields, refunds })
     }
 
     fn refuse_quota(
         &mut self,
         limiter: &Limiter,
         standings: &[Standing<'_>],
-        charges: &[Charge],
+        admitting: &Admitting,
         outcome: RuleOutcome,
     ) -> State {
-        for (charge, standing) in charges.iter().zip(standings) {
+        for (of, standing) in admitting.counted.iter().zip(standings) {
             if standing.refused {
-                self.count(Count::Rule(charge.rule, outcome));
+                self.count(Count::Rule(
+                    of.rule,
+                    if of.shadow {
+                        RuleOutcome::Shadow
+                    } else {
+                        outcome
+                    },
+                ));
             }
         }
-        let violated: Vec<&str> = standings
+        let told = told(&admitting.counted, standings);
+        let violated: Vec<&str> = told
             .iter()
             .filter(|standing| standing.refused)
             .map(|standing| standing.rule.name.as_str())
             .collect();
-        let retry_after_s = headers::retry_after_s(standings);
-        let answer = Answer::problem(Problem::QuotaExceeded {
+        let retry_after_s = headers::retry_after_s(&told);
+        let mut answer = Answer::problem(Problem::QuotaExceeded {
             violated: &violated,
             retry_after_s,
         });
-        let marks: Vec<Field> = headers::fields(standings, limiter.x_ratelimit_headers);
-        self.answer(answer, marks)
+        if let Some(seconds) = retry_after_s.filter(|_| admitting.grpc) {
+            let pushback_ms = seconds.saturating_mul(1_000).to_string().into_bytes();
+            answer
+                .response
+                .fields
+                .push(Field::new("grpc-retry-pushback-ms", pushback_ms));
+        }
+        let fields = headers::fields(&told, limiter.x_ratelimit_headers);
+        self.answer(
+            answer,
+            Marks {
+                fields,
+                refunds: vec![],
+            },
+        )
     }
-}
 
-fn charges(settings: &Settings, limiter: &Limiter, head: &RequestHead<'_>) -> Vec<Charge> {
-    let path = head.path_only();
-    let client = ClientAddress::read(
-        head.client_address.unwrap_or_default(),
-        settings.ipv6_prefix,
-    );
-    limiter
-        .rules
-        .iter()
-        .enumerate()
-        .filter(|(_, rule)| rule.matching.matches(head.method, path))
-        .map(|(index, rule)| Charge {
-            rule: index,
-            bucket: rule.bucket(head, client),
-        })
-        .collect()
+    /// The rules that count a request, each with its bucket and cost.
+    fn counted(
+        &mut self,
+        settings: &Settings,
+        limiter: &Limiter,
+        head: &RequestHead<'_>,
+        client: ClientAddress,
+    ) -> Vec<Counted> {
+        let mut all = vec![];
+        for (index, rule) in limiter.rules.iter().enumerate() {
+            let named = |rule: &Rule| {
+                matching::named_by_route(
+                    &settings.attributes,
+                    &Attribute::RouteRules,
+                    head,
+                    &rule.name,
+                )
+            };
+            if !rule.matching.matches(head) || (rule.matching.named_by_route && !named(rule)) {
+                continue;
+            }
+            let (bucket, missing) = rule.bucket(head, client);
+            if missing {
+                self.count(Count::Rule(index, RuleOutcome::KeyMissing));
+            }
+            let (cost, read) = rule.cost(head);
+            if read.is_err() {
+                self.count(Count::Rule(index, RuleOutcome::BadCost));
+            }
+            all.push(Counted {
+                rule: index,
+                bucket,
+                cost,
+                shadow: rule.shadow,
+            });
+        }
+        all
+    }
 }
 
 fn standings<'a>(
     limiter: &'a Limiter,
-    charges: &[Charge],
+    counted: &[Counted],
     of: impl Fn(usize) -> (Option<Left>, bool),
 ) -> Vec<Standing<'a>> {
-    charges
+    counted
         .iter()
         .enumerate()
-        .filter_map(|(index, charge)| {
-            let rule = limiter.rules.get(charge.rule)?;
+        .filter_map(|(index, counted)| {
+            let rule = limiter.rules.get(counted.rule)?;
             let (left, refused) = of(index);
             let window_ms = u64::from(rule.window_s).saturating_mul(1_000);
             let left = left.map(|left| Left {
@@ -297,9 +398,20 @@ fn standings<'a>(
             Some(Standing {
                 rule,
                 left,
+                cost: counted.cost,
                 refused,
             })
         })
+        .collect()
+}
+
+/// What the client is told: of shadow rules nothing.
+fn told<'a>(counted: &[Counted], standings: &[Standing<'a>]) -> Vec<Standing<'a>> {
+    counted
+        .iter()
+        .zip(standings)
+        .filter(|(of, _)| !of.shadow)
+        .map(|(_, standing)| *standing)
         .collect()
 }
 
@@ -308,4 +420,9 @@ fn left(verdict: &Verdict) -> Left {
         remaining: verdict.remaining,
         reset_ms: verdict.reset_ms,
     }
+}
+
+fn is_near(left: Left, rule: &Rule) -> bool {
+    u64::from(left.remaining).saturating_mul(100)
+        <= u64::from(rule.quota).saturating_mul(NEAR_HUNDREDTHS)
 }

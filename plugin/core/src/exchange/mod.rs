@@ -14,6 +14,7 @@ pub use action::{Action, Answer, Count, Event, Execution, PolicyOutcome, RuleOut
 pub use worker::Worker;
 
 use crate::http::{Field, RequestHead};
+use crate::store::{Operation, Refund};
 use crate::time::Timestamp;
 use idempotency::{Claiming, Executing, Keyed, Refusal, Settling};
 use limiter::Admitting;
@@ -53,13 +54,26 @@ enum State {
     Settling(Settling),
     /// The request went on to upstream as it came.
     Passing {
-        /// What is added to the answer.
-        marks: Vec<Field>,
+        /// What is due when the answer comes.
+        marks: Marks,
     },
     /// The client has its answer from us.
-    Answered { content_type: ContentType },
+    Answered {
+        content_type: ContentType,
+        /// Hits that may be given back.
+        refunds: Vec<(usize, Refund)>,
+    },
     /// Nothing more will happen.
     Over,
+}
+
+/// What the limiter has to do with the answer of a request that it allowed.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Header lines that tell where the client stands.
+    fields: Vec<Field>,
+    /// Hits that are given back for certain statuses, each with its rule.
+    refunds: Vec<(usize, Refund)>,
 }
 
 /// What the proxy does to the content type of an answer of ours, and so what is to be mended on its way out.
@@ -145,24 +159,24 @@ impl Turn<'_> {
             (State::Admitting(admitting), Event::BodyHeld(bytes)) => {
                 match admitting.held(bytes, self) {
                     Ok(admitting) => State::Admitting(admitting),
-                    Err(refusal) => self.refuse(refusal, vec![]),
+                    Err(refusal) => self.refuse(*refusal),
                 }
             }
             (State::Admitting(admitting), Event::BodyEnd { body, claim_id }) => {
                 match admitting.body_end(body, claim_id, self) {
                     Ok(admitting) => State::Admitting(admitting),
-                    Err(refusal) => self.refuse(refusal, vec![]),
+                    Err(refusal) => self.refuse(*refusal),
                 }
             }
 
             (State::Collecting(keyed), Event::BodyHeld(bytes)) => match keyed.held(bytes, self) {
                 Ok(keyed) => State::Collecting(keyed),
-                Err((refusal, marks)) => self.refuse(refusal, marks),
+                Err(refusal) => self.refuse(*refusal),
             },
             (State::Collecting(keyed), Event::BodyEnd { body, claim_id }) => {
                 match keyed.body_end(body, claim_id, self) {
                     Ok(keyed) => self.claim(keyed),
-                    Err((refusal, marks)) => self.refuse(refusal, marks),
+                    Err(refusal) => self.refuse(*refusal),
                 }
             }
 
@@ -186,7 +200,7 @@ impl Turn<'_> {
                 State::Settling(settling.without_client())
             }
 
-            (State::Passing { marks }, Event::ResponseHead) => {
+            (State::Passing { marks }, Event::ResponseHead { status }) => {
                 let stripped = self.worker.settings.stripped_from_responses();
                 self.actions.extend(
                     stripped
@@ -194,10 +208,20 @@ impl Turn<'_> {
                         .map(|name| Action::RemoveResponseField(name)),
                 );
                 self.actions
-                    .extend(marks.into_iter().map(Action::AddResponseField));
-                State::Passing { marks: vec![] }
+                    .extend(marks.fields.into_iter().map(Action::AddResponseField));
+                self.give_back(marks.refunds, status);
+                State::Passing {
+                    marks: Marks::default(),
+                }
             }
-            (State::Answered { content_type }, Event::ResponseHead) => {
+            (
+                State::Answered {
+                    content_type,
+                    refunds,
+                },
+                Event::ResponseHead { status },
+            ) => {
+                self.give_back(refunds, status);
                 let lines = match content_type {
                     ContentType::Sent => None,
                     ContentType::Absent => Some(vec![]),
@@ -210,6 +234,7 @@ impl Turn<'_> {
                 }
                 State::Answered {
                     content_type: ContentType::Sent,
+                    refunds: vec![],
                 }
             }
 
@@ -231,7 +256,7 @@ impl Turn<'_> {
                 | Event::Store(_)
                 | Event::StoreFailed { .. }
                 | Event::Executed(_)
-                | Event::ResponseHead,
+                | Event::ResponseHead { .. },
             ) => state,
         }
     }
@@ -242,13 +267,13 @@ impl Turn<'_> {
     }
 
     /// Goes on with a request that the limits allow; `marks` tell its client where it stands.
-    fn proceed(&mut self, next: Next, marks: Vec<Field>) -> State {
+    fn proceed(&mut self, next: Next, marks: Marks) -> State {
         match next {
             Next::Pass => {
                 self.actions.push(Action::Pass);
                 State::Passing { marks }
             }
-            Next::Refuse(refusal) => self.refuse(refusal, marks),
+            Next::Refuse(refusal) => self.refuse(refusal.marked(marks)),
             Next::Key(keyed) => {
                 let keyed = keyed.marked(marks);
                 if keyed.is_whole() {
@@ -260,7 +285,7 @@ impl Turn<'_> {
         }
     }
 
-    fn answer(&mut self, mut answer: Answer, marks: Vec<Field>) -> State {
+    fn answer(&mut self, mut answer: Answer, marks: Marks) -> State {
         let lines = || {
             answer
                 .response
@@ -275,9 +300,30 @@ impl Turn<'_> {
         } else {
             ContentType::Sent
         };
-        answer.response.fields.extend(marks);
+        answer.response.fields.extend(marks.fields);
         self.actions.push(Action::Answer(answer));
-        State::Answered { content_type }
+        State::Answered {
+            content_type,
+            refunds: marks.refunds,
+        }
+    }
+
+    /// Gives back the hits whose rules do so for this final status. No answer is waited for.
+    fn give_back(&mut self, refunds: Vec<(usize, Refund)>, status: u16) {
+        let settings = self.worker.settings.clone();
+        let rules = settings
+            .limiter
+            .as_ref()
+            .map_or(&[][..], |limiter| &limiter.rules);
+        for (index, refund) in refunds {
+            if rules
+                .get(index)
+                .is_some_and(|rule| rule.refund_on.contains(&status))
+            {
+                self.count(Count::Rule(index, RuleOutcome::Refunded));
+                self.actions.push(Action::Call(Operation::Refund(refund)));
+            }
+        }
     }
 
     fn count(&mut self, count: Count) {

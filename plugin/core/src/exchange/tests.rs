@@ -1,7 +1,7 @@
 //! Stories of one exchange: given these settings, when these events come, then these actions.
 
 use super::*;
-use crate::config::Settings;
+use crate::config::{Attribute, Settings};
 use crate::http::Response;
 use crate::idempotency::outcome::Executed;
 use crate::store::{
@@ -24,6 +24,9 @@ struct Story {
     worker: Worker,
     exchange: Exchange,
     now_ms: u64,
+    client_address: &'static str,
+    attributes: Vec<Option<Vec<u8>>>,
+    counts: Vec<Count>,
 }
 
 impl Story {
@@ -33,6 +36,9 @@ impl Story {
             worker: Worker::new(settings),
             exchange: Exchange::default(),
             now_ms: 1_000,
+            client_address: "127.0.0.1:1",
+            attributes: vec![],
+            counts: vec![],
         }
     }
 
@@ -63,6 +69,11 @@ impl Story {
             &mut self.worker,
             &mut actions,
         );
+        self.counts
+            .extend(actions.iter().filter_map(|action| match action {
+                Action::Count(count) => Some(*count),
+                _ => None,
+            }));
         actions.retain(|action| !matches!(action, Action::Count(_)));
         actions
     }
@@ -75,17 +86,27 @@ impl Story {
         fields: &[(&'static str, &'static str)],
     ) -> Vec<Action> {
         self.exchange = Exchange::default();
+        let (client_address, attributes) = (self.client_address, self.attributes.clone());
         let fields: Vec<Field> = fields
             .iter()
             .map(|(name, value)| Field::new(name, value.as_bytes()))
             .collect();
         self.event(Event::RequestHead(RequestHead {
-            method: method.as_bytes(),
-            path: path.as_bytes(),
-            client_address: Some(b"127.0.0.1:1"),
+            client_address: Some(client_address.as_bytes()),
+            attributes: &attributes,
             fields: &fields,
             end: false,
+            ..RequestHead::of(method.as_bytes(), path.as_bytes())
         }))
+    }
+
+    /// A request while the store is away: the first of an outage still asks it.
+    fn request_alone(&mut self, method: &str) -> Vec<Action> {
+        let actions = self.request(method, "/", &[]);
+        match actions.as_slice() {
+            [Action::Call(Operation::Admit(_))] => self.fails(false),
+            _ => actions,
+        }
     }
 
     fn body(&mut self, body: &str) -> Vec<Action> {
@@ -240,7 +261,7 @@ fn an_admitted_request_passes_and_its_answer_says_where_the_client_stands() {
         story.reply(admitted(true, &[verdict(false, 2, false)])),
         [Action::Pass]
     );
-    let added: Vec<Action> = story.event(Event::ResponseHead);
+    let added: Vec<Action> = story.event(Event::ResponseHead { status: 200 });
     let names: Vec<&str> = added
         .iter()
         .map(|action| match action {
@@ -258,7 +279,7 @@ fn an_admitted_request_passes_and_its_answer_says_where_the_client_stands() {
             "x-ratelimit-reset"
         ]
     );
-    assert_eq!(story.event(Event::ResponseHead), [], "once");
+    assert_eq!(story.event(Event::ResponseHead { status: 200 }), [], "once");
     assert_eq!(story.event(Event::ClientGone), []);
     assert!(story.exchange.is_over());
 }
@@ -283,7 +304,7 @@ fn a_refused_request_is_told_when_to_come_again() {
     let body: serde_json::Value = serde_json::from_slice(&refusal.body).expect("json");
     assert_eq!(body["violated-policies"], serde_json::json!(["writes"]));
     assert_eq!(
-        story.event(Event::ResponseHead),
+        story.event(Event::ResponseHead { status: 200 }),
         [],
         "our own answer has its headers already"
     );
@@ -334,33 +355,31 @@ fn without_its_store_local_goes_on_from_what_it_saw() {
     story.request("GET", "/", &[]);
     story.reply(admitted(true, &[verdict(false, 2, false)]));
     for _ in 0..2 {
-        story.request("GET", "/", &[]);
-        assert_eq!(story.fails(false), [Action::Pass]);
+        assert_eq!(story.request_alone("GET"), [Action::Pass]);
     }
-    story.request("GET", "/", &[]);
-    let refusal = answer(story.fails(false));
+    let refusal = answer(story.request_alone("GET"));
     assert_eq!(
         (refusal.status, text(&refusal, "retry-after").as_deref()),
         (429, Some("4"))
     );
     story.now_ms += 4_000;
-    story.request("GET", "/", &[]);
-    assert_eq!(story.fails(false), [Action::Pass], "a new window");
+    assert_eq!(story.request_alone("GET"), [Action::Pass], "a new window");
 }
 
 #[test]
 fn local_charges_all_rules_or_none() {
     let mut story = Story::limiter("local");
-    story.request("POST", "/", &[]);
-    assert_eq!(story.fails(false), [Action::Pass]);
+    assert_eq!(story.request_alone("POST"), [Action::Pass]);
     for _ in 0..5 {
-        story.request("POST", "/", &[]);
-        assert_eq!(answer(story.fails(false)).status, 429, "`writes` is spent");
+        assert_eq!(
+            answer(story.request_alone("POST")).status,
+            429,
+            "`writes` is spent"
+        );
     }
     for _ in 0..2 {
-        story.request("GET", "/", &[]);
         assert_eq!(
-            story.fails(false),
+            story.request_alone("GET"),
             [Action::Pass],
             "`per-client` was not charged for them"
         );
@@ -368,12 +387,221 @@ fn local_charges_all_rules_or_none() {
 }
 
 #[test]
-fn a_reply_that_does_not_fit_is_a_failure_of_the_store() {
+fn an_outage_of_a_bucket_ends_when_the_store_has_taken_its_hits() {
     let mut story = Story::limiter("local");
+    for _ in 0..2 {
+        assert_eq!(story.request_alone("GET"), [Action::Pass]);
+    }
+    let charges = story
+        .worker
+        .charges(Timestamp::from_ms(story.now_ms + 1_000));
+    assert_eq!(charges.len(), 1);
+    assert_eq!((charges[0].hits, charges[0].age_ms), (2, 1_000));
+    assert_eq!(
+        story.request("GET", "/", &[]),
+        [Action::Pass],
+        "counted here until then"
+    );
+    story.worker.charged(&charges[0].bucket, true);
+    let charges = story
+        .worker
+        .charges(Timestamp::from_ms(story.now_ms + 1_000));
+    assert_eq!(charges[0].hits, 1);
+    story.worker.charged(&charges[0].bucket, true);
+    assert_eq!(
+        hits(story.request("GET", "/", &[])).len(),
+        1,
+        "the store is asked again"
+    );
+}
+
+#[test]
+fn without_its_store_allow_lets_pass() {
+    let mut story = Story::limiter("allow");
+    for _ in 0..9 {
+        assert_eq!(story.request_alone("GET"), [Action::Pass]);
+    }
+    assert_eq!(
+        story.event(Event::ResponseHead { status: 200 }),
+        [],
+        "and says nothing of limits"
+    );
+}
+
+#[test]
+fn a_reply_that_does_not_fit_is_a_failure_of_the_store() {
+    for reply in [
+        admitted(true, &[]),
+        Reply::Error(Error::Refused),
+        Reply::Completed,
+    ] {
+        let mut story = Story::limiter("local");
+        story.request("GET", "/", &[]);
+        assert_eq!(story.reply(reply), [Action::Pass]);
+    }
+}
+
+const ODD: &str = r#"{"store": {"cluster": "s", "namespace": "n"}, "limiter": {
+    "exempt": {"cidrs": ["10.0.0.0/8", "2001:db8::/32"], "headers": [{"name": "x-probe", "values": ["yes"]}]},
+    "rules": [
+        {"name": "costly", "quota": 3, "window": "10s", "cost": 2, "cost_header": "x-cost", "refund_on": [404]},
+        {"name": "trial", "quota": 1, "window": "10s", "mode": "shadow"},
+        {"name": "routed", "quota": 5, "window": "10s", "match": {"named_by_route": true}}]}}"#;
+
+#[test]
+fn costs_and_shadows_go_to_the_store_as_they_are() {
+    let mut story = Story::of(ODD);
+    let of = |story: &mut Story, fields: &[(&'static str, &'static str)]| {
+        let hits = hits(story.request("GET", "/", fields));
+        (
+            hits.len(),
+            hits[0].cost,
+            hits[0].shadow,
+            hits[0].refundable,
+            hits[1].shadow,
+        )
+    };
+    assert_eq!(of(&mut story, &[]), (2, 2, false, true, true));
+    assert_eq!(of(&mut story, &[("x-cost", "0")]).1, 0);
+    assert_eq!(of(&mut story, &[("x-cost", "many")]).1, 2);
+    assert_eq!(story.counts, [Count::Rule(0, RuleOutcome::BadCost)]);
+}
+
+#[test]
+fn a_shadow_refuses_nothing_and_tells_nothing() {
+    let mut story = Story::of(ODD);
     story.request("GET", "/", &[]);
-    assert_eq!(story.reply(admitted(true, &[])), [Action::Pass]);
+    story.counts.clear();
+    let verdicts = [verdict(false, 1, false), verdict(true, 0, true)];
+    assert_eq!(story.reply(admitted(true, &verdicts)), [Action::Pass]);
+    assert_eq!(
+        story.counts,
+        [
+            Count::Rule(0, RuleOutcome::Allowed),
+            Count::Rule(1, RuleOutcome::Shadow)
+        ]
+    );
+    let added = format!("{:?}", story.event(Event::ResponseHead { status: 200 }));
+    assert!(!added.contains("trial"), "{added}");
+    assert_eq!(
+        hits(story.request("GET", "/", &[])).len(),
+        2,
+        "nor is it remembered as spent"
+    );
+}
+
+#[test]
+fn a_hit_is_given_back_once_for_its_status_and_window() {
+    let mut story = Story::of(ODD);
+    let refunds = |actions: Vec<Action>| -> Vec<(u32, u64)> {
+        let refund = |action| match action {
+            Action::Call(Operation::Refund(refund)) => Some((refund.cost, refund.window_start_ms)),
+            _ => None,
+        };
+        actions.into_iter().filter_map(refund).collect()
+    };
+    for (status, expected) in [(404, vec![(2, 5)]), (200, vec![])] {
+        story.request("GET", "/", &[]);
+        story.reply(admitted(
+            true,
+            &[verdict(false, 1, false), verdict(false, 0, false)],
+        ));
+        assert_eq!(
+            refunds(story.event(Event::ResponseHead { status })),
+            expected
+        );
+        assert_eq!(
+            refunds(story.event(Event::ResponseHead { status })),
+            [],
+            "once"
+        );
+    }
     story.request("GET", "/", &[]);
-    assert_eq!(story.reply(Reply::Error(Error::Refused)), [Action::Pass]);
+    story.reply(admitted(
+        false,
+        &[verdict(true, 1, false), verdict(false, 0, false)],
+    ));
+    assert_eq!(
+        refunds(story.event(Event::ResponseHead { status: 404 })),
+        [],
+        "nothing was charged"
+    );
+}
+
+#[test]
+fn a_cost_that_never_fits_is_refused_without_a_time() {
+    let mut story = Story::of(ODD);
+    story.request("GET", "/", &[("x-cost", "4")]);
+    let refusal = answer(story.reply(admitted(
+        false,
+        &[verdict(true, 3, false), verdict(false, 0, false)],
+    )));
+    assert_eq!((refusal.status, text(&refusal, "retry-after")), (429, None));
+}
+
+#[test]
+fn the_exempt_are_not_counted() {
+    let mut story = Story::of(ODD);
+    let preflight = [("access-control-request-method", "POST")];
+    assert_eq!(story.request("OPTIONS", "/", &preflight), [Action::Pass]);
+    assert_eq!(
+        hits(story.request("OPTIONS", "/", &[])).len(),
+        2,
+        "a bare OPTIONS is counted"
+    );
+    assert_eq!(
+        story.request("GET", "/", &[("x-probe", "yes")]),
+        [Action::Pass]
+    );
+    assert_eq!(
+        hits(story.request("GET", "/", &[("x-probe", "no")])).len(),
+        2
+    );
+    for address in ["10.1.2.3:80", "::ffff:10.1.2.3", "[2001:db8:1::7]:1"] {
+        story.client_address = address;
+        assert_eq!(story.request("GET", "/", &[]), [Action::Pass], "{address}");
+    }
+    story.client_address = "11.0.0.1:1";
+    assert_eq!(
+        hits(story.request("GET", "/", &[("x-forwarded-for", "10.0.0.1")])).len(),
+        2
+    );
+}
+
+#[test]
+fn a_rule_may_be_named_by_the_route() {
+    let mut story = Story::of(ODD);
+    assert_eq!(story.worker.settings.attributes, [Attribute::RouteRules]);
+    story.attributes = vec![Some(b"other, routed".to_vec())];
+    assert_eq!(hits(story.request("GET", "/", &[])).len(), 3);
+    story.attributes = vec![Some(b"other".to_vec())];
+    assert_eq!(hits(story.request("GET", "/", &[])).len(), 2);
+}
+
+#[test]
+fn a_grpc_caller_is_refused_in_its_own_words() {
+    let mut story = Story::limiter("deny");
+    story.request("POST", "/", &[("content-type", "application/grpc")]);
+    let verdicts = [verdict(true, 0, true), verdict(false, 1, false)];
+    let Action::Answer(refusal) = one(story.reply(admitted(false, &verdicts))) else {
+        panic!("expected an answer")
+    };
+    assert_eq!(refusal.grpc_status, Some(8));
+    assert_eq!(
+        text(&refusal.response, "grpc-retry-pushback-ms").as_deref(),
+        Some("4000")
+    );
+}
+
+#[test]
+fn near_the_limit_is_counted() {
+    let mut story = Story::limiter("deny");
+    for (remaining, expected) in [(1, 1), (0, 2)] {
+        story.request("GET", "/", &[]);
+        story.counts.clear();
+        story.reply(admitted(true, &[verdict(false, remaining, false)]));
+        assert_eq!(story.counts.len(), expected, "{:?}", story.counts);
+    }
 }
 
 // ---- idempotency ----
@@ -412,7 +640,7 @@ fn a_keyed_request_runs_and_its_answer_is_kept_before_the_client_has_it() {
     assert_eq!(text(&first, "date").as_deref(), Some("now"));
     assert_eq!(text(&first, "idempotent-replayed"), None);
     assert_eq!(
-        story.event(Event::ResponseHead),
+        story.event(Event::ResponseHead { status: 200 }),
         [Action::RemoveResponseField("content-type")],
         "upstream sent none"
     );
@@ -752,13 +980,13 @@ fn an_empty_answer_keeps_its_content_type() {
     );
     answer(story.reply(Reply::Completed));
     assert_eq!(
-        story.event(Event::ResponseHead),
+        story.event(Event::ResponseHead { status: 200 }),
         [
             Action::RemoveResponseField("content-type"),
             Action::AddResponseField(Field::new("content-type", &b"image/png"[..]))
         ]
     );
-    assert_eq!(story.event(Event::ResponseHead), [], "once");
+    assert_eq!(story.event(Event::ResponseHead { status: 200 }), [], "once");
 }
 
 #[test]
@@ -790,8 +1018,81 @@ fn a_forged_marker_is_stripped() {
         [strip, Action::Pass]
     );
     assert_eq!(
-        story.event(Event::ResponseHead),
+        story.event(Event::ResponseHead { status: 200 }),
         [Action::RemoveResponseField("idempotent-replayed")]
+    );
+}
+
+const OPTIONS: &str = r#"{"store": {"cluster": "s", "namespace": "n"}, "jwt_payload": "p", "idempotency": {
+    "execute": {"detached": {"cluster": "e", "timeout": "30s"}}, "key_header": "X-Key", "strict": true,
+    "policies": [
+        {"name": "none", "match": {"path_prefix": "/none"}, "principal": {"jwt_claim": "sub"}, "keep": false},
+        {"name": "all", "match": {"path_prefix": "/orders"}, "principal": "authorization_digest", "trailers": "drop",
+         "keep_set_cookie": true, "on_unknown": "execute", "in_flight": {"wait": {"max_wait": "5s"}}}]}}"#;
+
+#[test]
+fn a_policy_says_how_keys_are_written_waited_for_and_run_again() {
+    let mut story = Story::of(OPTIONS);
+    assert_eq!(
+        story.request("POST", "/orders", &[("idempotency-key", "\"k\"")]),
+        [Action::Pass],
+        "another header"
+    );
+    let bare = [("x-key", "k"), ("authorization", "Bearer a")];
+    assert_eq!(
+        problem(&answer(story.request("POST", "/orders", &bare))),
+        "key-invalid"
+    );
+    let unknown = [("x-key", "\"k\"")];
+    assert_eq!(
+        problem(&answer(story.request("POST", "/orders", &unknown))),
+        "principal-missing"
+    );
+    let mut claim = |authorization: &'static str| {
+        story.request(
+            "POST",
+            "/orders",
+            &[("x-key", "\"k\""), ("authorization", authorization)],
+        );
+        match one(story.body("body")) {
+            Action::Call(Operation::Claim(claim)) => claim,
+            other => panic!("expected a claim, got {other:?}"),
+        }
+    };
+    let (first, second) = (claim("Bearer a"), claim("Bearer b"));
+    assert_eq!((first.wait_ms, first.execute_unknown), (5_000, true));
+    assert_eq!(first.key, second.key, "a credential is no scope");
+    assert_ne!(first.fingerprint, second.fingerprint);
+}
+
+#[test]
+fn a_policy_says_what_is_kept() {
+    let mut story = Story::of(OPTIONS);
+    let cookie = [&UPSTREAM[..], &[("set-cookie", "a=b")]].concat();
+    let executed = |trailers| {
+        let Executed::Answered { response, .. } = answered(200, &cookie, b"made") else {
+            panic!()
+        };
+        Event::Executed(Executed::Answered { response, trailers })
+    };
+    let mut outcome = |path, attributes: Vec<Option<Vec<u8>>>| {
+        story.attributes = attributes;
+        story.request("POST", path, &[("x-key", "\"k\""), ("authorization", "a")]);
+        story.body("body");
+        story.reply(Reply::Claimed(Claimed::Granted));
+        match one(story.event(executed(true))) {
+            Action::Call(Operation::Complete(complete)) => complete.outcome,
+            other => panic!("expected a completion, got {other:?}"),
+        }
+    };
+    let Outcome::Response(kept) = outcome("/orders", vec![None]) else {
+        panic!("trailers: drop")
+    };
+    assert_eq!(kept.fields, [Field::new("set-cookie", &b"a=b"[..])]);
+    assert_eq!(
+        outcome("/none", vec![Some(b"ann".to_vec())]),
+        Outcome::Tombstone { status: 200 },
+        "keep: false"
     );
 }
 

@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use crate::config::Settings;
 use crate::limiter::seen::Seen;
+use crate::store::{Bucket, Charge};
+use crate::time::Timestamp;
 
 /// One worker's state beside its exchanges. Dropped with its configuration.
 #[derive(Debug)]
@@ -34,6 +36,16 @@ impl Worker {
             seen: Seen::default(),
             held_bytes: 0,
         }
+    }
+
+    /// What the store is to be told of an outage, now that it can be reached. Each is answered by [`Self::charged`].
+    pub fn charges(&mut self, now: Timestamp) -> Vec<Charge> {
+        self.seen.charges(now)
+    }
+
+    /// The store took a charge, or did not answer it.
+    pub fn charged(&mut self, bucket: &Bucket, taken: bool) {
+        self.seen.charged(bucket, taken);
     }
 
     /// Bytes of requests and answers that this worker's exchanges and its channel hold.

@@ -16,12 +16,11 @@ const HOP: [&str; 9] = [
 ];
 
 /// Fields that belong to the exchange in which they were sent, and are made anew for a replay.
-const EXCHANGE: [&str; 10] = [
+const EXCHANGE: [&str; 9] = [
     "date",
     "ratelimit",
     "ratelimit-policy",
     "server",
-    "set-cookie",
     "traceparent",
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -38,11 +37,11 @@ pub fn first_answer(fields: Vec<Field>) -> Vec<Field> {
     retain(fields, |name| !of_the_hop(name, &nominated))
 }
 
-/// The lines of the first answer that a replay repeats.
-pub fn replayed(fields: &[Field]) -> Vec<Field> {
+/// The lines of the first answer that a replay repeats. A cookie is of one exchange too, unless it is to be kept.
+pub fn replayed(fields: &[Field], set_cookie: bool) -> Vec<Field> {
     fields
         .iter()
-        .filter(|field| !among(&field.name, &EXCHANGE))
+        .filter(|field| !among(&field.name, &EXCHANGE) && (set_cookie || !field.is("set-cookie")))
         .cloned()
         .collect()
 }
@@ -123,7 +122,7 @@ mod tests {
             ])
         );
         assert_eq!(
-            replayed(&first),
+            replayed(&first, false),
             lines(&[
                 ("x-item", "2"),
                 ("location", "/7"),
@@ -131,6 +130,16 @@ mod tests {
                 ("x-empty", "")
             ])
         );
+    }
+
+    #[test]
+    fn cookies_are_kept_when_they_are_to_be() {
+        let two = lines(&[
+            ("set-cookie", "a=1; expires=Tue, 01 Dec 2026 00:00:00 GMT"),
+            ("set-cookie", "b=2"),
+        ]);
+        assert_eq!(replayed(&two, true), two);
+        assert_eq!(replayed(&two, false), []);
     }
 
     #[test]

@@ -17,8 +17,9 @@ pub enum KeyHeader {
 }
 
 impl KeyHeader {
-    /// Reads all lines of the header. A quoted key and the same one bare are equal; parameters are ignored.
-    pub fn read<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Self {
+    /// Reads all lines of the header. A quoted key and the same one bare are equal, unless `strict` wants it quoted;
+    /// parameters are ignored.
+    pub fn read<'a>(mut lines: impl Iterator<Item = &'a [u8]>, strict: bool) -> Self {
         let Some(line) = lines.next() else {
             return Self::Absent;
         };
@@ -38,6 +39,8 @@ impl KeyHeader {
                     );
                 }
             }
+        } else if strict && !line.is_empty() {
+            return Self::Invalid("expected a quoted String, got a bare value");
         } else if line
             .iter()
             .all(|byte| byte.is_ascii_graphic() && !b"\"\\,;".contains(byte))
@@ -61,7 +64,7 @@ mod tests {
     use super::*;
 
     fn read(lines: &[&[u8]]) -> KeyHeader {
-        KeyHeader::read(lines.iter().copied())
+        KeyHeader::read(lines.iter().copied(), false)
     }
 
     fn key(text: &str) -> KeyHeader {
@@ -80,6 +83,14 @@ mod tests {
             key("8e03978e-40d5-43e8-bc93-6894a57f9324")
         );
         assert_eq!(read(&[]), KeyHeader::Absent);
+    }
+
+    #[test]
+    fn strict_wants_quotes() {
+        let read = |line: &'static [u8]| KeyHeader::read(std::iter::once(line), true);
+        assert_eq!(read(b"\"K\""), key("K"));
+        assert!(matches!(read(b"K"), KeyHeader::Invalid(_)));
+        assert!(matches!(read(b""), KeyHeader::Invalid(_)));
     }
 
     #[test]

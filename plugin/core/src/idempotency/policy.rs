@@ -1,9 +1,10 @@
 //! One policy: which requests it is for, where their record is kept, and what makes two of them the same.
 
-use crate::config::Principal;
+use crate::config::{OnUnknown, Trailers};
 use crate::hash::{Framed, Part};
 use crate::http::{self, RequestHead};
 use crate::matching::Match;
+use crate::principal::{Caller, Source};
 use crate::store::{Fingerprint, RecordKey};
 
 /// How fingerprints are made today. Another version never equals.
@@ -36,10 +37,22 @@ pub struct Policy {
     pub remember_ms: u64,
     /// How long a claim holds, in milliseconds.
     pub lease_ms: u64,
+    /// How long a request waits for the one in flight, in milliseconds; 0 does not wait.
+    pub wait_ms: u64,
     /// Whose keys are told apart.
-    pub principal: Principal,
+    pub principal: Source,
     /// Answers that say that the request was not processed.
     pub release_statuses: Vec<u16>,
+    /// Header fields that are part of the fingerprint beside the usual ones.
+    pub fingerprint_headers: Vec<String>,
+    /// What a retry of a request gets whose outcome cannot be known.
+    pub on_unknown: OnUnknown,
+    /// Answers are kept; else only that there was one.
+    pub keep: bool,
+    /// Set-Cookie is kept and replayed with the rest.
+    pub keep_set_cookie: bool,
+    /// What becomes of an answer with trailers.
+    pub trailers: Trailers,
 }
 
 impl Policy {
@@ -48,36 +61,47 @@ impl Policy {
         self.required && matches!(method, b"POST" | b"PATCH")
     }
 
-    /// Who sent the request; `None` when the policy names a principal that the request lacks.
-    pub fn principal(&self, head: &RequestHead<'_>) -> Option<Vec<u8>> {
-        match &self.principal {
-            Principal::None => Some(Vec::new()),
-            Principal::Header(name) => {
-                let lines: Vec<&[u8]> = http::values(head.fields, name).collect();
-                let joined = lines.join(&b", "[..]);
-                (!joined.is_empty()).then_some(joined)
-            }
-        }
-    }
-
-    /// Where the record of a key is kept.
-    pub fn record_key(&self, head: &RequestHead<'_>, principal: &[u8], key: &[u8]) -> RecordKey {
-        let principal = match self.principal {
-            Principal::None => None,
-            Principal::Header(_) => Some(principal),
+    /// Where the record of a key is kept. A credential is no scope, since it rotates between retries.
+    pub fn record_key(&self, head: &RequestHead<'_>, caller: &Caller, key: &[u8]) -> RecordKey {
+        let principal = match caller {
+            Caller::Named(principal) => Some(principal.as_slice()),
+            Caller::Anyone | Caller::Credential(_) | Caller::Missing => None,
         };
         record_key(
             &self.namespace,
             &self.name,
-            &authority(head),
+            &head.authority(),
             principal,
             key,
         )
     }
+
+    /// The fingerprint of a request whose body is still to come: over method, path with query, and the fields that
+    /// change what a request means. No canonical form: a false mismatch is safe, a false match is not.
+    pub fn fingerprint(&self, head: &RequestHead<'_>, caller: &Caller) -> FingerprintHead {
+        let mut framed = Framed::new("porch/fingerprint/1")
+            .part(Part::Method, head.method)
+            .part(Part::PathWithQuery, head.path);
+        if let Caller::Credential(digest) = caller {
+            framed = framed.part(Part::Credential, digest);
+        }
+        let names = FINGERPRINTED
+            .iter()
+            .copied()
+            .chain(self.fingerprint_headers.iter().map(String::as_str));
+        for name in names {
+            for value in http::values(head.fields, name) {
+                framed = framed
+                    .part(Part::HeaderName, name.as_bytes())
+                    .part(Part::HeaderValue, value);
+            }
+        }
+        FingerprintHead(framed)
+    }
 }
 
-/// Where the record of a key is kept, by all that names it: for an operator who has no request at hand. `authority`
-/// is host and port in lower case, without the scheme's default port; without a `principal` the policy names none.
+/// Where the record of a key is kept. `authority` is in lower case and without a default port; there is no
+/// `principal` where the policy names none, or a credential.
 pub fn record_key(
     namespace: &str,
     policy: &str,
@@ -85,35 +109,15 @@ pub fn record_key(
     principal: Option<&[u8]>,
     key: &[u8],
 ) -> RecordKey {
-    let (principal_part, principal) = match principal {
-        Some(principal) => (Part::Principal, principal),
-        None => (Part::Absent, &b""[..]),
+    let framed = Framed::new("porch/record/1")
+        .part(Part::Namespace, namespace.as_bytes())
+        .part(Part::Policy, policy.as_bytes())
+        .part(Part::Authority, authority);
+    let framed = match principal {
+        Some(principal) => framed.part(Part::Principal, principal),
+        None => framed.part(Part::Absent, b"principal"),
     };
-    RecordKey(
-        Framed::new("porch/record/1")
-            .part(Part::Namespace, namespace.as_bytes())
-            .part(Part::Policy, policy.as_bytes())
-            .part(Part::Authority, authority)
-            .part(principal_part, principal)
-            .part(Part::Key, key)
-            .finish(),
-    )
-}
-
-/// Host and port in lower case, without the scheme's default port.
-fn authority(head: &RequestHead<'_>) -> Vec<u8> {
-    let authority = http::values(head.fields, ":authority")
-        .next()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let default: &[u8] = match http::values(head.fields, ":scheme").next() {
-        Some(b"https") => b":443",
-        Some(_) | None => b":80",
-    };
-    match authority.strip_suffix(default) {
-        Some(host) => host.to_vec(),
-        None => authority,
-    }
+    RecordKey(framed.part(Part::Key, key).finish())
 }
 
 /// A fingerprint whose body is still to come.
@@ -121,21 +125,6 @@ fn authority(head: &RequestHead<'_>) -> Vec<u8> {
 pub struct FingerprintHead(Framed);
 
 impl FingerprintHead {
-    /// Over method, path with query, and the fields that change what a request means. No canonical form: a false
-    /// mismatch is safe, a false match is not.
-    pub fn new(head: &RequestHead<'_>) -> Self {
-        let start = Framed::new("porch/fingerprint/1")
-            .part(Part::Method, head.method)
-            .part(Part::PathWithQuery, head.path);
-        Self(FINGERPRINTED.iter().fold(start, |framed, name| {
-            http::values(head.fields, name).fold(framed, |framed, value| {
-                framed
-                    .part(Part::HeaderName, name.as_bytes())
-                    .part(Part::HeaderValue, value)
-            })
-        }))
-    }
-
     /// The fingerprint of the whole request. No body and an empty one are the same.
     pub fn with_body(self, body: &[u8]) -> Fingerprint {
         Fingerprint {
@@ -154,15 +143,42 @@ mod tests {
         Field::new(name, value.as_bytes())
     }
 
-    fn fingerprint(method: &str, path: &str, fields: &[Field], body: &[u8]) -> Fingerprint {
+    fn policy() -> Policy {
+        Policy {
+            name: "p".into(),
+            matching: crate::limiter::rule::tests::parts("r", 1, 1, vec![]).matching,
+            namespace: "n".into(),
+            required: true,
+            ttl_ms: 1,
+            remember_ms: 1,
+            lease_ms: 1,
+            wait_ms: 0,
+            principal: Source::Header("x-user".into()),
+            release_statuses: vec![],
+            fingerprint_headers: vec!["x-tenant".into()],
+            on_unknown: OnUnknown::Refuse,
+            keep: true,
+            keep_set_cookie: false,
+            trailers: Trailers::Tombstone,
+        }
+    }
+
+    fn fingerprint_by(
+        caller: &Caller,
+        method: &str,
+        path: &str,
+        fields: &[Field],
+        body: &[u8],
+    ) -> Fingerprint {
         let head = RequestHead {
-            method: method.as_bytes(),
-            path: path.as_bytes(),
-            client_address: None,
             fields,
-            end: false,
+            ..RequestHead::of(method.as_bytes(), path.as_bytes())
         };
-        FingerprintHead::new(&head).with_body(body)
+        policy().fingerprint(&head, caller).with_body(body)
+    }
+
+    fn fingerprint(method: &str, path: &str, fields: &[Field], body: &[u8]) -> Fingerprint {
+        fingerprint_by(&Caller::Anyone, method, path, fields, body)
     }
 
     #[test]
@@ -193,9 +209,22 @@ mod tests {
                 &[json[0].clone(), line("content-encoding", "gzip")],
                 b"b",
             ),
+            fingerprint(
+                "POST",
+                "/a?x=1&y=2",
+                &[json[0].clone(), line("x-tenant", "t")],
+                b"b",
+            ),
             fingerprint("POST", "/a?x=1&y=2", &json, b"c"),
             fingerprint("POST", "/a?x=1&y=2", &json, b""),
             fingerprint("POST", "/a?x=1&y=2b", &json, b""),
+            fingerprint_by(
+                &Caller::Credential([1; 32]),
+                "POST",
+                "/a?x=1&y=2",
+                &json,
+                b"b",
+            ),
         ] {
             assert_ne!(first, other);
         }
@@ -224,29 +253,23 @@ mod tests {
         );
     }
 
-    fn policy(principal: Principal) -> Policy {
-        Policy {
-            name: "p".into(),
-            matching: Match::new("/", None),
-            namespace: "n".into(),
-            required: true,
-            ttl_ms: 1,
-            remember_ms: 1,
-            lease_ms: 1,
-            principal,
-            release_statuses: vec![],
-        }
+    #[test]
+    fn a_caller_named_by_a_credential_shares_the_record_and_not_the_fingerprint() {
+        let of = |digest| {
+            let caller = Caller::Credential([digest; 32]);
+            let record = policy().record_key(&RequestHead::of(b"POST", b"/"), &caller, b"k");
+            (record, fingerprint_by(&caller, "POST", "/", &[], b""))
+        };
+        assert_eq!(of(1).0, of(2).0);
+        assert_ne!(of(1).1, of(2).1);
     }
 
     fn record(fields: &[Field], principal: &[u8], key: &[u8]) -> RecordKey {
         let head = RequestHead {
-            method: b"POST",
-            path: b"/",
-            client_address: None,
             fields,
-            end: true,
+            ..RequestHead::of(b"POST", b"/")
         };
-        policy(Principal::Header("x-user".into())).record_key(&head, principal, key)
+        policy().record_key(&head, &Caller::Named(principal.to_vec()), key)
     }
 
     #[test]
@@ -299,6 +322,7 @@ mod tests {
             record(&[], b"uk", b""),
             record(&[], b"", b"uk"),
             record(&[], b"u", b"K"),
+            policy().record_key(&RequestHead::of(b"POST", b"/"), &Caller::Anyone, b"k"),
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(all.iter().skip(index + 1).all(|other| other != one));
@@ -311,45 +335,20 @@ mod tests {
             line(":authority", "Shop.Example:443"),
             line(":scheme", "https"),
         ];
-        let of_request = |principal: Principal, who: &[u8]| {
-            let head = RequestHead {
-                method: b"POST",
-                path: b"/",
-                client_address: None,
-                fields: &fields,
-                end: true,
-            };
-            policy(principal).record_key(&head, who, b"k")
+        let head = RequestHead {
+            fields: &fields,
+            ..RequestHead::of(b"POST", b"/")
         };
+        let of = |caller: &Caller| policy().record_key(&head, caller, b"k");
         let named = |who| record_key("n", "p", b"shop.example", who, b"k");
-        assert_eq!(
-            of_request(Principal::Header("x-user".into()), b"u"),
-            named(Some(b"u"))
-        );
-        assert_eq!(of_request(Principal::None, b""), named(None));
+        assert_eq!(of(&Caller::Named(b"u".to_vec())), named(Some(b"u")));
+        assert_eq!(of(&Caller::Anyone), named(None));
         assert_ne!(named(Some(b"")), named(None));
     }
 
     #[test]
-    fn a_missing_or_empty_principal_is_none() {
-        let policy = policy(Principal::Header("x-user".into()));
-        let principal = |fields: &[Field]| {
-            policy.principal(&RequestHead {
-                method: b"POST",
-                path: b"/",
-                client_address: None,
-                fields,
-                end: true,
-            })
-        };
-        assert_eq!(principal(&[]), None);
-        assert_eq!(principal(&[line("x-user", "")]), None);
-        assert_eq!(principal(&[line("x-user", "ann")]), Some(b"ann".to_vec()));
-    }
-
-    #[test]
     fn only_post_and_patch_require_a_key() {
-        let policy = policy(Principal::None);
+        let policy = policy();
         assert!(policy.requires_key(b"POST") && policy.requires_key(b"PATCH"));
         assert!(!policy.requires_key(b"PUT") && !policy.requires_key(b"DELETE"));
     }

@@ -15,6 +15,8 @@ pub struct Standing<'a> {
     pub rule: &'a Rule,
     /// What is left of its bucket; `None` when that is not known here.
     pub left: Option<Left>,
+    /// How many hits the request is.
+    pub cost: u32,
     /// It refused the request.
     pub refused: bool,
 }
@@ -75,33 +77,29 @@ pub fn fields(standings: &[Standing<'_>], x_ratelimit: bool) -> Vec<Field> {
     fields
 }
 
-/// Seconds until every rule that refused has a new window: at least 1.
-pub fn retry_after_s(standings: &[Standing<'_>]) -> u64 {
-    standings
-        .iter()
-        .filter(|standing| standing.refused)
+/// Seconds until every rule that refused has a new window, at least 1; `None` when one of them will never have room.
+pub fn retry_after_s(standings: &[Standing<'_>]) -> Option<u64> {
+    let refusing = || standings.iter().filter(|standing| standing.refused);
+    if refusing().any(|standing| standing.cost > standing.rule.quota) {
+        return None;
+    }
+    let longest = refusing()
         .filter_map(|standing| standing.left)
         .map(|left| seconds_up(left.reset_ms))
-        .max()
-        .unwrap_or(1)
-        .max(1)
+        .max();
+    Some(longest.unwrap_or(1).max(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limiter::rule::KeyPart;
-    use crate::matching::Match;
+    use crate::limiter::rule::tests::parts;
 
     fn rule(name: &str, quota: u32, window_s: u32) -> Rule {
         Rule::new(
             "n",
-            name.into(),
-            quota,
-            window_s,
-            1,
-            vec![KeyPart::ClientAddress],
-            Match::new("/", None),
+            parts(name, quota, window_s, vec![KeyPart::ClientAddress]),
         )
     }
 
@@ -118,11 +116,13 @@ mod tests {
             Standing {
                 rule: &slow,
                 left: left(3, 59_001),
+                cost: 1,
                 refused: false,
             },
             Standing {
                 rule: &fast,
                 left: left(3, 400),
+                cost: 1,
                 refused: false,
             },
         ];
@@ -158,6 +158,7 @@ mod tests {
                 remaining: 0,
                 reset_ms,
             }),
+            cost: 1,
             refused,
         };
         assert_eq!(
@@ -166,8 +167,16 @@ mod tests {
                 standing(500, true),
                 standing(50_000, false)
             ]),
-            2
+            Some(2)
         );
-        assert_eq!(retry_after_s(&[standing(1, true)]), 1);
+        assert_eq!(retry_after_s(&[standing(1, true)]), Some(1));
+        assert_eq!(
+            retry_after_s(&[Standing {
+                cost: 2,
+                ..standing(1, true)
+            }]),
+            None,
+            "it will never have room"
+        );
     }
 }

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::store::Bucket;
 use crate::time::Timestamp;
 
 /// Unanswered calls, at most; beyond, a call fails at once.
@@ -34,16 +35,29 @@ const BACKOFF_MS_MAX: u64 = 1_000;
 
 /// A call's id, unique in the channel's life.
 pub type CallId = u64;
-/// Who waits for an answer: the adapter's name for an exchange.
-pub type Owner = u32;
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// An exchange, by the adapter's name for it.
+    Exchange(u32),
+    /// The debt of a bucket.
+    Debt(Bucket),
+    /// Nobody.
+    Nobody,
+}
 
 /// What a call promises, and so how it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Sent at most once; it may wait for its batch. Fails after the timeout.
-    Admit,
-    /// Sent again on each new stream. Fails after the timeout.
-    Claim,
+    /// Sent at most once; it may wait for its batch. Fails after the timeout. Admits and refunds; and charges, which
+    /// their owner makes anew.
+    Once,
+    /// Sent again on each new stream. Fails when it has waited so long, and the timeout on top.
+    Claim {
+        /// How long the store may keep it waiting, in milliseconds.
+        wait_ms: u64,
+    },
     /// Sent again until it is acknowledged, at most 10 minutes. Its owner is told of a failure after the timeout.
     Complete,
     /// Sent again until it is acknowledged or its lease is over. Its owner is told of a failure after the timeout.
@@ -179,6 +193,11 @@ impl Channel {
         self.last_id
     }
 
+    /// Whether the store is believed to be there.
+    pub fn is_trusted(&self) -> bool {
+        self.trusted && matches!(self.link, Link::Up { .. })
+    }
+
     /// Bytes that are kept for completions and abandons.
     pub fn retained_bytes(&self) -> usize {
         self.retained_bytes
@@ -211,21 +230,25 @@ impl Channel {
         if self.calls.len() >= CALLS_MAX {
             return Err(NotTaken);
         }
-        let tell_at = now.after_ms(self.timeout_ms);
+        let wait_ms = match kind {
+            Kind::Claim { wait_ms } => wait_ms,
+            Kind::Once | Kind::Complete | Kind::Abandon { .. } => 0,
+        };
+        let tell_at = now.after_ms(wait_ms).after_ms(self.timeout_ms);
         let end_at = match kind {
-            Kind::Admit | Kind::Claim => tell_at,
+            Kind::Once | Kind::Claim { .. } => tell_at,
             Kind::Complete => now.after_ms(COMPLETE_MS_MAX),
             Kind::Abandon { lease_ms } => now.after_ms(lease_ms),
         };
         let kept = match kind {
-            Kind::Admit => {
+            Kind::Once => {
                 let up = matches!(self.link, Link::Up { .. });
                 if !up || !self.trusted || self.queue.len() >= QUEUE_BYTES_MAX {
                     return Err(NotTaken);
                 }
                 Vec::new()
             }
-            Kind::Claim | Kind::Complete => bytes.to_vec(),
+            Kind::Claim { .. } | Kind::Complete => bytes.to_vec(),
             Kind::Abandon { .. } if self.abandons >= ABANDONS_MAX => return Err(NotTaken),
             Kind::Abandon { .. } => {
                 self.abandons = self.abandons.saturating_add(1);
@@ -257,7 +280,7 @@ impl Channel {
                 if matches!(self.link, Link::Up { .. }) {
                     self.queue.extend_from_slice(bytes);
                     self.queued.push(id);
-                    self.flush(kind != Kind::Admit, now, commands);
+                    self.flush(kind != Kind::Once, now, commands);
                 }
             }
         }
@@ -266,7 +289,8 @@ impl Channel {
 
     /// Gives up a call whose owner is gone. True when the store may have seen it.
     pub fn give_up(&mut self, owner: Owner) -> bool {
-        let mine = |call: &Call| call.owner == Some(owner) && matches!(call.kind, Kind::Claim);
+        let mine =
+            |call: &Call| call.owner == Some(owner) && matches!(call.kind, Kind::Claim { .. });
         let ids: Vec<CallId> = self
             .calls
             .iter()
@@ -309,8 +333,8 @@ impl Channel {
         let mut lost = Vec::new();
         for (id, call) in &mut self.calls {
             match (call.via, call.kind) {
-                (Via::Stream, Kind::Admit) => lost.push(*id),
-                (Via::Stream, Kind::Claim | Kind::Complete | Kind::Abandon { .. }) => {
+                (Via::Stream, Kind::Once) => lost.push(*id),
+                (Via::Stream, Kind::Claim { .. } | Kind::Complete | Kind::Abandon { .. }) => {
                     call.state = Sending::Waiting;
                 }
                 (Via::Invoke, _) => {}
@@ -348,7 +372,7 @@ impl Channel {
     /// The store could not take a call now. True when it will be sent again; false when it is to be taken as answered.
     pub fn refused_for_now(&mut self, id: CallId, now: Timestamp) -> bool {
         match self.calls.get_mut(&id) {
-            Some(call) if call.kind != Kind::Admit => {
+            Some(call) if call.kind != Kind::Once => {
                 call.state = Sending::Again {
                     at: now.after_ms(RETRY_MS),
                 };
@@ -411,7 +435,7 @@ impl Channel {
             return;
         };
         match call.kind {
-            Kind::Admit | Kind::Claim => self.fail(id, commands),
+            Kind::Once | Kind::Claim { .. } => self.fail(id, commands),
             Kind::Complete | Kind::Abandon { .. } => {
                 if let Some(owner) = call.owner.take() {
                     commands.push(Command::Failed {
@@ -441,7 +465,7 @@ impl Channel {
     fn remove(&mut self, id: CallId) -> Option<Call> {
         let call = self.calls.remove(&id)?;
         match call.kind {
-            Kind::Admit | Kind::Claim => {}
+            Kind::Once | Kind::Claim { .. } => {}
             Kind::Complete => {
                 self.retained_bytes = self.retained_bytes.saturating_sub(call.bytes.len());
             }
@@ -474,7 +498,7 @@ impl Channel {
         let urgent = self.queued.iter().any(|id| {
             self.calls
                 .get(id)
-                .is_some_and(|call| call.kind != Kind::Admit)
+                .is_some_and(|call| call.kind != Kind::Once)
         });
         self.flush(urgent, now, commands);
     }
@@ -513,7 +537,7 @@ impl Call {
 
     fn is_to_be_sent(&self, now: Timestamp) -> bool {
         match self.state {
-            Sending::Waiting => self.kind != Kind::Admit,
+            Sending::Waiting => self.kind != Kind::Once,
             Sending::Out => false,
             Sending::Again { at } => at <= now,
         }
@@ -521,320 +545,4 @@ impl Call {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A channel with its clock and what it wanted done.
-    struct Bench {
-        channel: Channel,
-        now: u64,
-        commands: Vec<Command>,
-    }
-
-    impl Bench {
-        /// With a stream that has acknowledged the hello.
-        fn up() -> Self {
-            let mut bench = Self {
-                channel: Channel::new(250, b"hello".to_vec()),
-                now: 1_000,
-                commands: vec![],
-            };
-            assert_eq!(bench.tick(0), [Command::Open]);
-            assert_eq!(bench.opened(), [Command::Send(b"hello".to_vec())]);
-            assert_eq!(bench.received(1), []);
-            bench
-        }
-
-        fn at(&self) -> Timestamp {
-            Timestamp::from_ms(self.now)
-        }
-
-        fn done(&mut self) -> Vec<Command> {
-            std::mem::take(&mut self.commands)
-        }
-
-        fn call(&mut self, kind: Kind, bytes: &str) -> (CallId, Vec<Command>) {
-            let id = self.channel.next_id();
-            let owner = u32::try_from(id).expect("small") + 100;
-            let (now, bytes) = (self.at(), bytes.as_bytes());
-            self.channel
-                .call(
-                    NewCall {
-                        id,
-                        owner,
-                        kind,
-                        via: Via::Stream,
-                    },
-                    bytes,
-                    now,
-                    &mut self.commands,
-                )
-                .expect("taken");
-            (id, self.done())
-        }
-
-        fn refused(&mut self, kind: Kind) -> bool {
-            let id = self.channel.next_id();
-            let now = self.at();
-            self.channel.call(
-                NewCall {
-                    id,
-                    owner: 1,
-                    kind,
-                    via: Via::Stream,
-                },
-                b"x",
-                now,
-                &mut self.commands,
-            ) == Err(NotTaken)
-        }
-
-        fn received(&mut self, messages: u64) -> Vec<Command> {
-            self.channel
-                .received(messages, Timestamp::from_ms(self.now), &mut self.commands);
-            self.done()
-        }
-
-        fn opened(&mut self) -> Vec<Command> {
-            self.channel
-                .opened(Timestamp::from_ms(self.now), &mut self.commands);
-            self.done()
-        }
-
-        fn closed(&mut self) -> Vec<Command> {
-            self.channel
-                .closed(Timestamp::from_ms(self.now), &mut self.commands);
-            self.done()
-        }
-
-        fn tick(&mut self, ms: u64) -> Vec<Command> {
-            self.now += ms;
-            self.channel
-                .tick(Timestamp::from_ms(self.now), &mut self.commands);
-            self.done()
-        }
-    }
-
-    fn sent(text: &str) -> Command {
-        Command::Send(text.as_bytes().to_vec())
-    }
-
-    const ABANDON: Kind = Kind::Abandon { lease_ms: 10_000 };
-
-    #[test]
-    fn batches_form_while_two_messages_are_unacknowledged() {
-        let mut bench = Bench::up();
-        assert_eq!(bench.call(Kind::Admit, "a").1, [sent("a")]);
-        assert_eq!(bench.call(Kind::Admit, "b").1, [sent("b")]);
-        assert_eq!(bench.call(Kind::Admit, "c").1, []);
-        assert_eq!(bench.call(Kind::Admit, "d").1, []);
-        assert_eq!(
-            bench.received(2),
-            [sent("cd")],
-            "the first of the two was acknowledged"
-        );
-        assert_eq!(bench.call(Kind::Admit, "e").1, []);
-        assert_eq!(bench.received(4), [sent("e")]);
-    }
-
-    #[test]
-    fn claims_take_what_waits_along() {
-        let mut bench = Bench::up();
-        bench.call(Kind::Admit, "a");
-        bench.call(Kind::Admit, "b");
-        bench.call(Kind::Admit, "c");
-        assert_eq!(bench.call(Kind::Claim, "K").1, [sent("cK")]);
-        assert_eq!(bench.call(ABANDON, "A").1, [sent("A")]);
-    }
-
-    #[test]
-    fn a_closed_stream_fails_admits_and_keeps_the_rest() {
-        let mut bench = Bench::up();
-        bench.call(Kind::Admit, "a");
-        let (claim, _) = bench.call(Kind::Claim, "K");
-        let (complete, _) = bench.call(Kind::Complete, "C");
-        assert_eq!(
-            bench.closed(),
-            [Command::Failed {
-                owner: 101,
-                sent: true
-            }]
-        );
-        assert!(bench.refused(Kind::Admit), "no store: at once");
-        assert_eq!(bench.tick(50), [Command::Open]);
-        assert_eq!(bench.opened(), [sent("hello"), sent("KC")]);
-        assert!(
-            bench.refused(Kind::Admit),
-            "the new stream has not acknowledged"
-        );
-        assert_eq!(bench.received(1), []);
-        assert!(!bench.refused(Kind::Admit));
-        assert_eq!(bench.channel.answered(claim), Some(102));
-        assert_eq!(bench.channel.answered(complete), Some(103));
-        assert_eq!(bench.channel.answered(complete), None);
-    }
-
-    #[test]
-    fn a_store_that_hangs_is_noticed() {
-        let mut bench = Bench::up();
-        bench.call(Kind::Admit, "a");
-        assert_eq!(bench.tick(200), []);
-        bench.call(Kind::Claim, "K");
-        assert_eq!(
-            bench.tick(51),
-            [
-                Command::Close,
-                Command::Failed {
-                    owner: 101,
-                    sent: true
-                }
-            ]
-        );
-        assert_eq!(bench.tick(50), [Command::Open]);
-        assert_eq!(bench.opened(), [sent("hello"), sent("K")]);
-        assert_eq!(
-            bench.tick(150),
-            [Command::Failed {
-                owner: 102,
-                sent: true
-            }],
-            "the claim's own deadline"
-        );
-    }
-
-    #[test]
-    fn a_stream_that_never_acknowledges_is_given_time_and_not_trusted() {
-        let mut bench = Bench::up();
-        bench.closed();
-        assert_eq!(bench.tick(50), [Command::Open]);
-        bench.opened();
-        assert_eq!(bench.tick(5_000), []);
-        assert!(bench.refused(Kind::Admit));
-        assert_eq!(bench.tick(1), [Command::Close]);
-    }
-
-    #[test]
-    fn an_answer_that_comes_late_fails_its_call_and_not_the_stream() {
-        let mut bench = Bench::up();
-        let (admit, _) = bench.call(Kind::Admit, "a");
-        assert_eq!(bench.received(2), []);
-        assert_eq!(
-            bench.tick(250),
-            [Command::Failed {
-                owner: 101,
-                sent: true
-            }]
-        );
-        assert_eq!(bench.channel.answered(admit), None);
-        assert!(!bench.refused(Kind::Admit));
-    }
-
-    #[test]
-    fn a_claim_that_was_never_sent_needs_no_abandon() {
-        let mut bench = Bench::up();
-        bench.closed();
-        let (claim, commands) = bench.call(Kind::Claim, "K");
-        assert_eq!(commands, []);
-        assert!(!bench.channel.give_up(101));
-        assert_eq!(bench.channel.answered(claim), None);
-        bench.tick(50);
-        bench.opened();
-        bench.call(Kind::Claim, "L");
-        assert!(bench.channel.give_up(102));
-    }
-
-    #[test]
-    fn a_completion_is_sent_until_acknowledged_and_its_owner_told_in_time() {
-        let mut bench = Bench::up();
-        let (complete, _) = bench.call(Kind::Complete, "C");
-        bench.closed();
-        assert_eq!(
-            bench.tick(250),
-            [
-                Command::Failed {
-                    owner: 101,
-                    sent: true
-                },
-                Command::Open
-            ]
-        );
-        assert_eq!(bench.opened(), [sent("hello"), sent("C")]);
-        bench.received(2);
-        assert!(
-            bench.channel.refused_for_now(complete, bench.at()),
-            "a store that stops says: later"
-        );
-        assert_eq!(bench.tick(50), [sent("C")]);
-        bench.received(3);
-        assert!(bench.channel.is_settling());
-        assert_eq!(bench.channel.retained_bytes(), 1);
-        assert_eq!(
-            bench.channel.answered(complete),
-            None,
-            "nobody waits any more"
-        );
-        assert!(!bench.channel.is_settling());
-        assert_eq!(bench.channel.retained_bytes(), 0);
-    }
-
-    #[test]
-    fn an_abandon_ends_with_its_lease_and_their_number_is_bounded() {
-        let mut bench = Bench::up();
-        bench.closed();
-        for _ in 0..ABANDONS_MAX {
-            bench.call(ABANDON, "A");
-        }
-        assert!(bench.refused(ABANDON));
-        let commands = bench.tick(10_000);
-        assert_eq!(
-            commands
-                .iter()
-                .filter(|command| **command == Command::Lost)
-                .count(),
-            ABANDONS_MAX
-        );
-        assert!(!bench.refused(ABANDON));
-    }
-
-    #[test]
-    fn reopening_backs_off() {
-        let mut bench = Bench::up();
-        bench.closed();
-        let mut waits = vec![];
-        let mut waited = 0;
-        while waits.len() < 7 {
-            waited += 10;
-            if bench.tick(10) == [Command::Open] {
-                bench.closed();
-                waits.push(std::mem::take(&mut waited));
-            }
-        }
-        assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000]);
-    }
-
-    #[test]
-    fn an_invoked_call_is_sent_again_too() {
-        let mut bench = Bench::up();
-        let id = bench.channel.next_id();
-        let now = bench.at();
-        bench
-            .channel
-            .call(
-                NewCall {
-                    id,
-                    owner: 7,
-                    kind: Kind::Complete,
-                    via: Via::Invoke,
-                },
-                b"big",
-                now,
-                &mut bench.commands,
-            )
-            .expect("taken");
-        assert_eq!(bench.done(), [Command::Invoke(id, b"big".to_vec())]);
-        bench.channel.invoke_failed(id, bench.at());
-        assert_eq!(bench.tick(50), [Command::Invoke(id, b"big".to_vec())]);
-        assert_eq!(bench.channel.answered(id), Some(7));
-        assert_eq!(bench.tick(500), []);
-    }
-}
+mod tests;
