@@ -82,6 +82,8 @@ pub(crate) enum RecordAsk {
         claim: Claim,
         /// A longer replay is answered [`ClaimAnswer::Large`].
         replay_bytes_max: u32,
+        /// Until when it waits for a claim in flight.
+        until_ms: u64,
     },
     Complete {
         claim_id: ClaimId,
@@ -149,9 +151,14 @@ pub struct Outcomes {
 
 /// What record work is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordAnswer {
+pub(crate) enum RecordAnswer {
     /// To a claim.
     Claimed(ClaimAnswer),
+    /// To a claim while another holds the lease.
+    InFlight {
+        /// The lease's end.
+        lease_ends_ms: u64,
+    },
     /// To a completion.
     Completed {
         /// The record belongs to another claim, or is gone.

@@ -20,9 +20,7 @@ mod records;
 mod response;
 mod store;
 
-pub use batch::{
-    Batch, Bucket, Caller, ClaimAnswer, Inspection, Key, Outcomes, RecordAnswer, Resolution,
-};
+pub use batch::{Batch, Bucket, Caller, ClaimAnswer, Inspection, Key, Outcomes, Resolution};
 pub use clock::{Clock, Machine, Start};
 pub use error::{ApplyError, OpenError};
 pub use front::{

@@ -34,7 +34,8 @@ pub(crate) fn apply(work: &mut Work<'_, '_>, op: &RecordOp) -> Result<RecordAnsw
         RecordAsk::Claim {
             claim,
             replay_bytes_max,
-        } => claimed(work, &op.key, claim, *replay_bytes_max).map(RecordAnswer::Claimed),
+            until_ms: _,
+        } => claimed(work, &op.key, claim, *replay_bytes_max),
         RecordAsk::Complete {
             claim_id,
             resolution,
@@ -56,7 +57,7 @@ fn claimed(
     key: &Key,
     claim: &Claim,
     replay_bytes_max: u32,
-) -> Result<ClaimAnswer, Stop> {
+) -> Result<RecordAnswer, Stop> {
     let row = current(work, key)?;
     let answer = match record::claim(row.as_ref().map(|row| &row.record), claim, work.now_ms) {
         Claimed::Granted(record) => {
@@ -66,12 +67,18 @@ fn claimed(
             ClaimAnswer::Granted
         }
         Claimed::Replay => replay(work, row.as_ref(), replay_bytes_max)?,
-        Claimed::InFlight => ClaimAnswer::InFlight,
+        Claimed::InFlight => {
+            let lease_ends_ms = match row.map(|row| row.record.state) {
+                Some(record::State::Pending { lease_ends_ms }) => lease_ends_ms,
+                Some(_) | None => work.now_ms,
+            };
+            return Ok(RecordAnswer::InFlight { lease_ends_ms });
+        }
         Claimed::Mismatch => ClaimAnswer::Mismatch,
         Claimed::Tombstone { status } => ClaimAnswer::Tombstone { status },
         Claimed::Unknown { status } => ClaimAnswer::Unknown { status },
     };
-    Ok(answer)
+    Ok(RecordAnswer::Claimed(answer))
 }
 
 fn completed(

@@ -139,8 +139,8 @@ impl Load {
 
     fn start(&mut self) {
         let operation = match self.args.work {
-            Work::Hot => self.admit(self.last_id % 10_000, 1_000_000, 64),
-            Work::New => self.admit(self.seed + self.last_id, 100, 10),
+            Work::Hot => Self::admit(self.last_id % 10_000, 1_000_000, 64),
+            Work::New => Self::admit(self.seed + self.last_id, 100, 10),
             Work::Pairs => self.claim(),
         };
         self.push(operation, Instant::now());
@@ -155,7 +155,7 @@ impl Load {
         });
     }
 
-    fn admit(&self, bucket: u64, quota: u32, reserve: u32) -> Operation {
+    fn admit(bucket: u64, quota: u32, reserve: u32) -> Operation {
         let hit = Hit {
             bucket: digest(bucket),
             quota,

@@ -4,12 +4,18 @@
 //! the writer takes a batch, and brings back what came of it. Who waits for an answer is known by stream, so an
 //! answer finds its way, or finds nobody, whatever became of the task that asked.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use hashbrown::HashMap;
 use porch_engine::{Answer, Caller, Clock, Front, Limits, Outcome};
 use porch_wire::Replies;
-use tokio::sync::oneshot;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::timeout,
+};
 use tonic::Status;
 
 use crate::{
@@ -23,6 +29,8 @@ pub(crate) struct Desk {
     front: Mutex<Front>,
     /// Told when there is work for the writer.
     work: Condvar,
+    /// Told when claims were parked.
+    parked: Notify,
     clock: Clock,
     waiters: Mutex<Waiters>,
 }
@@ -48,6 +56,7 @@ impl Desk {
         Self {
             front: Mutex::new(Front::new(limits)),
             work: Condvar::new(),
+            parked: Notify::new(),
             clock,
             waiters: Mutex::default(),
         }
@@ -89,8 +98,37 @@ impl Desk {
         for outlet in self.waiters().streams.values() {
             outlet.stop_reading();
         }
-        self.front().close();
+        let mut answers = Vec::new();
+        self.front().close(&mut answers);
+        self.deliver(&mut answers);
         self.work.notify_one();
+    }
+
+    /// Tells [`Desk::keep_parked`] that another claim may be due first.
+    pub(crate) fn look_at_parked(&self) {
+        self.parked.notify_one();
+    }
+
+    /// Lets claims that wait for another go when their time has come. Never ends.
+    pub(crate) async fn keep_parked(&self) {
+        loop {
+            let next_ms = self.front().next_due_ms();
+            let changed = self.parked.notified();
+            match next_ms.map(|due_ms| due_ms.saturating_sub(self.now_ms())) {
+                None => changed.await,
+                Some(0) => {
+                    let now_ms = self.now_ms();
+                    let mut answers = Vec::new();
+                    self.with_front(|front| front.expire(now_ms, &mut answers));
+                    self.deliver(&mut answers);
+                }
+                Some(wait_ms) => {
+                    let wait = Duration::from_millis(wait_ms);
+                    // Either is a reason to look again.
+                    drop(timeout(wait, changed).await);
+                }
+            }
+        }
     }
 
     /// A stream of many calls.
@@ -107,6 +145,7 @@ impl Desk {
     /// Nobody reads the stream's replies any more.
     pub(crate) fn close_stream(&self, stream: u64) {
         self.waiters().streams.remove(&stream);
+        self.front().stream_closed(stream);
     }
 
     /// One call by itself: puts it in and waits for its answer. The call is carried out also when this future is

@@ -111,6 +111,8 @@ async fn serve(
     let operators = builder()
         .add_service(AdminServer::new(admin::Service(Arc::clone(&desk))))
         .serve_with_incoming_shutdown(UnixListenerStream::new(admin), told(stopped));
+    let keeper = Arc::clone(&desk);
+    tokio::spawn(async move { keeper.keep_parked().await });
     let mut filters = tokio::spawn(filters);
     let mut operators = tokio::spawn(operators);
 

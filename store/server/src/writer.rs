@@ -39,15 +39,18 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
                     tracing::info!("there is room again");
                 }
                 let now_ms = desk.now_ms();
-                desk.front()
-                    .committed(now_ms, batch, outcomes, &mut answers);
+                let mut front = desk.front();
+                front.committed(now_ms, batch, outcomes, &mut answers);
+                if front.next_due_ms().is_some() {
+                    desk.look_at_parked();
+                }
             }
             Err(ApplyError::Full(error)) => {
                 if !std::mem::replace(&mut full, true) {
                     tracing::error!(%error, "no room: what needs a new row is answered UNAVAILABLE until there is");
                 }
                 desk.front()
-                    .failed(batch, "the store has no room", &mut answers);
+                    .failed(desk.now_ms(), batch, "the store has no room", &mut answers);
             }
             Err(fatal) => return Err(fatal),
         }

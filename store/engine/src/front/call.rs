@@ -91,7 +91,8 @@ pub struct ClaimCall {
     pub claim: Claim,
     /// A longer replay is answered [`ClaimAnswer::Large`].
     pub replay_bytes_max: u32,
-    /// How long to wait for a claim in flight. Not waited for yet: it is answered [`ClaimAnswer::InFlight`] at once.
+    /// How long to wait for a claim in flight; 0 does not wait. When that is over, or too many wait, it is answered
+    /// [`ClaimAnswer::InFlight`].
     pub wait_ms: u64,
 }
 
@@ -170,6 +171,14 @@ impl Refusal {
             code: Code::DataLoss,
             message: message.into(),
         }
+    }
+
+    pub(super) fn abandoned() -> Self {
+        Self::unavailable("claim was abandoned")
+    }
+
+    pub(super) fn too_many_records() -> Self {
+        Self::unavailable("too many claims and completions wait")
     }
 
     pub(super) fn stopping() -> Self {

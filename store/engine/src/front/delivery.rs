@@ -3,10 +3,14 @@
 use super::{
     Front, Held,
     call::{Answer, BucketView, Inspected, Outcome, Refusal},
+    parked::Waiting,
     table::Flying,
 };
 use crate::{
-    batch::{Batch, Bucket, Caller, CounterOp, Inspection, Outcomes, RecordAnswer},
+    batch::{
+        Batch, Bucket, Caller, ClaimAnswer, CounterOp, Inspection, Outcomes, RecordAnswer,
+        RecordAsk, RecordOp,
+    },
     layout::CounterRow,
 };
 
@@ -38,14 +42,7 @@ impl Front {
             }
         }
         for (op, answer) in batch.records.into_iter().zip(outcomes.records) {
-            let caller = op.caller;
-            let outcome = match answer {
-                RecordAnswer::Claimed(answer) => Outcome::Claimed(answer),
-                RecordAnswer::Completed { fenced } => Outcome::Completed { fenced },
-                RecordAnswer::Abandoned { released } => Outcome::Abandoned { released },
-                RecordAnswer::Corrupt { found } => Outcome::Refused(Refusal::data_loss(found)),
-            };
-            answers.push(Answer { caller, outcome });
+            self.record_done(now_ms, &op, answer, answers);
         }
         for (op, rows) in batch.inspections.into_iter().zip(outcomes.inspections) {
             let inspected = self.inspected(now_ms, op.bucket.as_ref(), rows);
@@ -58,7 +55,7 @@ impl Front {
 
     /// Nothing of the batch took effect: gives back what waited for it, and answers all of it
     /// [`Code::Unavailable`](super::Code::Unavailable).
-    pub fn failed(&mut self, batch: Batch, why: &str, answers: &mut Vec<Answer>) {
+    pub fn failed(&mut self, now_ms: u64, batch: Batch, why: &str, answers: &mut Vec<Answer>) {
         self.out = false;
         let refusal = Refusal::unavailable(why);
         for op in batch.counters {
@@ -67,15 +64,82 @@ impl Front {
                 CounterOp::Write { slot, seq, .. } => {
                     self.not_written(slot, seq, &refusal, answers);
                 }
+                // The file keeps the bucket's ceiling, as after a crash.
                 CounterOp::Evict { .. } => {}
             }
         }
-        let records = batch.records.into_iter().map(|op| op.caller);
-        let inspections = batch.inspections.into_iter().map(|op| op.caller);
+        let records = batch.records.iter().map(|op| op.caller);
+        let inspections = batch.inspections.iter().map(|op| op.caller);
         answers.extend(records.chain(inspections).map(|caller| Answer {
             caller,
             outcome: Outcome::Refused(refusal.clone()),
         }));
+        // A claim that was woken to take a free key has not taken it.
+        for op in &batch.records {
+            self.wake_one(now_ms, &op.key, answers);
+        }
+    }
+
+    /// Record work is done: answers it, and wakes who has waited for it.
+    fn record_done(
+        &mut self,
+        now_ms: u64,
+        op: &RecordOp,
+        answer: RecordAnswer,
+        answers: &mut Vec<Answer>,
+    ) {
+        let caller = op.caller;
+        let outcome = match answer {
+            RecordAnswer::Claimed(answer) => Outcome::Claimed(answer),
+            RecordAnswer::InFlight { lease_ends_ms } => {
+                match self.park(now_ms, op, lease_ends_ms) {
+                    Some(outcome) => outcome,
+                    None => return,
+                }
+            }
+            RecordAnswer::Completed { fenced } => {
+                if !fenced {
+                    self.wake_all(now_ms, &op.key, answers);
+                }
+                Outcome::Completed { fenced }
+            }
+            RecordAnswer::Abandoned { released } => {
+                if released {
+                    self.wake_one(now_ms, &op.key, answers);
+                }
+                Outcome::Abandoned { released }
+            }
+            RecordAnswer::Corrupt { found } => Outcome::Refused(Refusal::data_loss(found)),
+        };
+        answers.push(Answer { caller, outcome });
+    }
+
+    /// Parks a claim that waits. `Some`: it does not, or cannot.
+    fn park(&mut self, now_ms: u64, op: &RecordOp, lease_ends_ms: u64) -> Option<Outcome> {
+        let in_flight = Some(Outcome::Claimed(ClaimAnswer::InFlight));
+        let RecordAsk::Claim {
+            claim,
+            replay_bytes_max,
+            until_ms,
+        } = op.ask
+        else {
+            return in_flight;
+        };
+        if until_ms <= now_ms {
+            return in_flight;
+        }
+        if self.is_closed() {
+            return Some(Outcome::Refused(Refusal::stopping()));
+        }
+        let parked = self.parked.park(Waiting {
+            caller: op.caller,
+            key: op.key,
+            claim,
+            replay_bytes_max,
+            until_ms,
+            lease_ends_ms,
+        });
+        if parked { None } else { in_flight }
     }
 
     fn written(&mut self, slot: u32, seq: u64, row: &CounterRow, answers: &mut Vec<Answer>) {

@@ -18,6 +18,7 @@ mod call;
 mod cold;
 mod counters;
 mod delivery;
+mod parked;
 mod queue;
 mod table;
 
@@ -25,9 +26,15 @@ use hashbrown::HashMap;
 use porch_core::record::{Claim, ClaimId};
 use slab::Slab;
 
-use self::{abandoned::Abandoned, counters::Taken, queue::Queue, table::Table};
+use self::{
+    abandoned::Abandoned,
+    counters::Taken,
+    parked::{Parked, Waiting},
+    queue::Queue,
+    table::Table,
+};
 use crate::batch::{
-    Batch, Bucket, Caller, ExactRow, InspectOp, Key, RecordAsk, RecordOp, Resolution,
+    Batch, Bucket, Caller, ClaimAnswer, ExactRow, InspectOp, Key, RecordAsk, RecordOp, Resolution,
 };
 use crate::{error::ApplyError, store::Store};
 
@@ -60,6 +67,7 @@ pub struct Front {
     table: Table,
     queue: Queue,
     abandoned: Abandoned,
+    parked: Parked,
     held: Slab<Held>,
     /// Who waits for a bucket's row, in the order they came, by slot.
     cold: HashMap<u32, Vec<usize>>,
@@ -111,6 +119,7 @@ impl Front {
             table: Table::new(limits.buckets_max),
             queue: Queue::default(),
             abandoned: Abandoned::default(),
+            parked: Parked::default(),
             held: Slab::new(),
             cold: HashMap::new(),
             waiting: HashMap::new(),
@@ -176,6 +185,7 @@ impl Front {
         let ask = RecordAsk::Claim {
             claim: *claim,
             replay_bytes_max: call.replay_bytes_max,
+            until_ms: now_ms.saturating_add(call.wait_ms),
         };
         self.queue_record(caller, call.key, ask)
     }
@@ -240,9 +250,39 @@ impl Front {
         Some(batch)
     }
 
-    /// From here on every new call is refused; what was taken in is still answered.
-    pub const fn close(&mut self) {
+    /// From here on every new call is refused; what was taken in is still answered. Claims that wait for another are
+    /// refused now: they may be sent again, to whoever runs next.
+    pub fn close(&mut self, answers: &mut Vec<Answer>) {
         self.closed = true;
+        let parked = self.parked.take_everything().into_iter();
+        answers.extend(parked.map(|waiting| Answer {
+            caller: waiting.caller,
+            outcome: Outcome::Refused(Refusal::stopping()),
+        }));
+    }
+
+    /// When [`Front::expire`] has something to do, in milliseconds of the logical clock.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.parked.next_due_ms()
+    }
+
+    /// Answers the claims that have waited long enough, and lets those ask again whose predecessor's lease is over.
+    pub fn expire(&mut self, now_ms: u64, answers: &mut Vec<Answer>) {
+        for waiting in self.parked.take_due(now_ms) {
+            if waiting.lease_ends_ms <= now_ms {
+                self.ask_again(now_ms, waiting, answers);
+            } else {
+                answers.push(Answer {
+                    caller: waiting.caller,
+                    outcome: Outcome::Claimed(ClaimAnswer::InFlight),
+                });
+            }
+        }
+    }
+
+    /// A stream has gone: its claims wait no more.
+    pub fn stream_closed(&mut self, stream: u64) {
+        self.parked.leave(stream);
     }
 
     /// Whether [`Front::close`] was called.
@@ -281,6 +321,49 @@ impl Front {
         Ok(rows.len())
     }
 
+    /// Puts a claim that was parked into the queue again. True when it is there.
+    fn ask_again(&mut self, now_ms: u64, waiting: Waiting, answers: &mut Vec<Answer>) -> bool {
+        let refusal = if self.abandoned.contains(now_ms, &waiting.claim.claim_id) {
+            Refusal::abandoned()
+        } else {
+            let ask = RecordAsk::Claim {
+                claim: waiting.claim,
+                replay_bytes_max: waiting.replay_bytes_max,
+                until_ms: waiting.until_ms,
+            };
+            let op = RecordOp {
+                caller: waiting.caller,
+                key: waiting.key,
+                ask,
+            };
+            if self.queue.push_record(op) {
+                return true;
+            }
+            Refusal::too_many_records()
+        };
+        answers.push(Answer {
+            caller: waiting.caller,
+            outcome: Outcome::Refused(refusal),
+        });
+        false
+    }
+
+    /// The key is free: lets one that waits for it ask again.
+    fn wake_one(&mut self, now_ms: u64, key: &Key, answers: &mut Vec<Answer>) {
+        while let Some(waiting) = self.parked.take_one(key) {
+            if self.ask_again(now_ms, waiting, answers) {
+                break;
+            }
+        }
+    }
+
+    /// The key has an outcome: lets all that wait for it ask again.
+    fn wake_all(&mut self, now_ms: u64, key: &Key, answers: &mut Vec<Answer>) {
+        for waiting in self.parked.take_all(key) {
+            self.ask_again(now_ms, waiting, answers);
+        }
+    }
+
     fn queue_record(&mut self, caller: Caller, key: Key, ask: RecordAsk) -> Option<Outcome> {
         if self.closed {
             return Some(Outcome::Refused(Refusal::stopping()));
@@ -288,9 +371,7 @@ impl Front {
         if self.queue.push_record(RecordOp { caller, key, ask }) {
             None
         } else {
-            Some(Outcome::Refused(Refusal::unavailable(
-                "too many claims and completions wait",
-            )))
+            Some(Outcome::Refused(Refusal::too_many_records()))
         }
     }
 

@@ -24,6 +24,8 @@ enum Step {
     /// Gives one of the charged hits back.
     Refund(prop::sample::Index),
     Wait(u64),
+    /// A batch goes out; what comes next finds it under way.
+    Take,
     Commit,
     Fail,
     Crash,
@@ -55,6 +57,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => hits().prop_map(Step::Admit),
         2 => any::<prop::sample::Index>().prop_map(Step::Refund),
         2 => (1..1_500_u64).prop_map(Step::Wait),
+        4 => Just(Step::Take),
         6 => Just(Step::Commit),
         1 => Just(Step::Fail),
         1 => Just(Step::Crash),
@@ -214,6 +217,7 @@ impl World {
             Step::Admit(hits) => self.admit(hits),
             Step::Refund(index) => self.refund(*index),
             Step::Wait(ms) => self.driver.now_ms += ms,
+            Step::Take => self.driver.take_and_keep(),
             Step::Commit => {
                 self.driver.batch(&mut self.answers);
             }

@@ -160,7 +160,9 @@ fn a_full_map_refuses_the_batch_and_keeps_what_was_there() {
     let refused = driver.store.apply_at(driver.now_ms, &batch);
     assert!(matches!(refused, Err(ApplyError::Full(_))), "{refused:?}");
     let mut answers = Vec::new();
-    driver.front.failed(batch, "no room", &mut answers);
+    driver
+        .front
+        .failed(driver.now_ms, batch, "no room", &mut answers);
     assert!(
         matches!(
             &answers[..],

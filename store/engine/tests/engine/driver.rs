@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use porch_engine::{
-    Admission, Answer, Caller, Front, Hit, Limits, Machine, Options, Outcome, Store, Verdict,
+    Admission, Answer, Batch, Caller, Front, Hit, Limits, Machine, Options, Outcome, Store, Verdict,
 };
 use tempfile::TempDir;
 
@@ -14,6 +14,8 @@ pub(crate) struct Driver {
     pub(crate) now_ms: u64,
     limits: Limits,
     next_call: u64,
+    /// The batch that is out.
+    out: Option<Batch>,
     pub(crate) dir: TempDir,
 }
 
@@ -35,6 +37,7 @@ impl Driver {
             now_ms: BEGIN_MS,
             limits,
             next_call: 0,
+            out: None,
             dir,
         }
     }
@@ -47,9 +50,24 @@ impl Driver {
         }
     }
 
+    /// Lets a batch go out, if none is; calls that come from here on find it under way.
+    pub(crate) fn take(&mut self) -> Option<Batch> {
+        if self.out.is_none() {
+            self.out = self.front.next_batch();
+        } else {
+            assert!(self.front.next_batch().is_none(), "one batch is out");
+        }
+        self.out.take()
+    }
+
+    /// Lets a batch go out and stay out until the next commit or failure.
+    pub(crate) fn take_and_keep(&mut self) {
+        self.out = self.take();
+    }
+
     /// Carries out one batch; false when nothing waits.
     pub(crate) fn batch(&mut self, answers: &mut Vec<Answer>) -> bool {
-        let Some(batch) = self.front.next_batch() else {
+        let Some(batch) = self.take() else {
             return false;
         };
         let outcomes = self
@@ -62,10 +80,11 @@ impl Driver {
 
     /// Lets one batch fail; false when nothing waits.
     pub(crate) fn fail(&mut self, answers: &mut Vec<Answer>) -> bool {
-        let Some(batch) = self.front.next_batch() else {
+        let Some(batch) = self.take() else {
             return false;
         };
-        self.front.failed(batch, "the disk is full", answers);
+        self.front
+            .failed(self.now_ms, batch, "the disk is full", answers);
         true
     }
 
@@ -77,11 +96,12 @@ impl Driver {
     /// What was in memory is gone.
     pub(crate) fn crash(&mut self) {
         self.front = Front::new(self.limits);
+        self.out = None;
     }
 
     /// An orderly stop, and a start.
     pub(crate) fn restart(&mut self, answers: &mut Vec<Answer>) {
-        self.front.close();
+        self.front.close(answers);
         self.drain(answers);
         self.front
             .write_exact(self.now_ms, &mut self.store)

@@ -8,4 +8,6 @@ mod damage;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod parked;
+#[cfg(test)]
 mod records;

@@ -1,6 +1,6 @@
 //! How does a caller speak to the store?
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -9,12 +9,15 @@ use porch_wire::{
     Reply, Response, call::Operation, claimed, complete, reply,
     shared_data_client::SharedDataClient,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{
     Request, Status, Streaming,
     transport::{Channel, Endpoint},
 };
+
+/// A reply is given so long before the test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One stream to the store.
 pub(crate) struct Client {
@@ -94,7 +97,8 @@ impl Client {
 
     /// Reads one Replies message.
     pub(crate) async fn read(&mut self) -> anyhow::Result<()> {
-        let message = self.replies.message().await?;
+        let message = timeout(PATIENCE, self.replies.message()).await;
+        let message = message.context("the store said nothing")??;
         let message = message.context("the store ended the stream")?;
         if message.received < self.received || message.received > self.sent {
             bail!(

@@ -190,6 +190,45 @@ async fn a_lease_that_runs_out_is_unknown_until_its_own_claim_completes() -> any
 }
 
 #[tokio::test]
+async fn a_claim_that_waits_gets_the_answer_or_runs_out_of_patience() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let store = place.start()?;
+    let mut first = place.connect().await?;
+    let mut second = place.connect().await?;
+    first.claim(claim(1, 1)).await?;
+    first.claim(claim(2, 1)).await?;
+    let wait = |key, wait_ms| Claim {
+        wait_ms,
+        ..claim(key, 2)
+    };
+    // Nobody ends key 2, so its waiter is answered by the clock alone.
+    let brief = second.claim(wait(2, 50)).await?;
+    assert!(matches!(brief, Outcome::InFlight(_)), "{brief:?}");
+    let ids = second.send(vec![
+        Operation::Claim(wait(1, 60_000)),
+        Operation::Claim(wait(2, 60_000)),
+    ])?;
+    // Both are acknowledged, and so put in.
+    while second.received < 3 {
+        second.read().await?;
+    }
+    first.complete(completed(1, 1, vec![7; 9])).await?;
+    match second.answer(ids[0]).await? {
+        reply::Outcome::Claimed(claimed) => {
+            assert_eq!(claimed.outcome, Some(Outcome::Replay(response(vec![7; 9]))));
+        }
+        other => panic!("expected a replay, came {other:?}"),
+    }
+    // A stop tells those that still wait.
+    store.terminate()?;
+    match second.answer(ids[1]).await? {
+        reply::Outcome::Error(error) => assert_eq!(error.code(), porch_wire::Code::Unavailable),
+        other => panic!("expected a refusal, came {other:?}"),
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_not_kept_is_remembered() -> anyhow::Result<()> {
     let place = Place::new()?;
     let _store = place.start()?;
