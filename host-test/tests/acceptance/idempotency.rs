@@ -85,7 +85,7 @@ fn other_body_under_the_key_is_refused() -> anyhow::Result<()> {
 #[test]
 fn two_at_once_one_executes() -> anyhow::Result<()> {
     let stack = keyed()?.start()?;
-    let request = Request::post("/orders?delay_ms=300", "tea").key("k");
+    let request = Request::post("/orders?delay_ms=1000", "tea").key("k");
     let answers = parallel(100, |_| stack.send(&request));
     let answers: Vec<Answer> = answers.into_iter().collect::<anyhow::Result<_>>()?;
     assert_eq!(stack.upstream.rows()?, 1);

@@ -18,7 +18,7 @@ const WORKERS: u64 = 2;
 fn store_down() -> anyhow::Result<()> {
     let mut stack = local()?;
     let before = Request::post("/orders/before", "tea").key("before");
-    let kept = stack.send(&before)?;
+    let kept = settled(&stack, &before, PATIENCE)?;
     assert_eq!(kept.status, 201);
 
     stack.store.terminate()?;
@@ -45,7 +45,7 @@ fn store_that_hangs() -> anyhow::Result<()> {
 /// The limiter counts by itself without the store, as shipped.
 fn local() -> anyhow::Result<Stack> {
     let mut setup = limited(json!([by_client(QUOTA, "600s", 1)]))?.on_store_failure("local")?;
-    setup.config.set_store("timeout", &json!("250ms"))?;
+    setup.config.set_store("timeout", &json!("1s"))?;
     setup.start()
 }
 

@@ -36,10 +36,10 @@ pub(crate) fn keyed() -> anyhow::Result<Setup> {
     limited(json!([by_client(1_000_000, "60s", 64)]))
 }
 
-/// The shipped set-up with a limit that no test reaches, and the shipped patience with the store.
+/// The shipped set-up with a limit that no test reaches, and less patience with the store: for tests that take it away.
 pub(crate) fn keyed_in_a_hurry() -> anyhow::Result<Setup> {
     let mut setup = keyed()?;
-    setup.config.set_store("timeout", &json!("250ms"))?;
+    setup.config.set_store("timeout", &json!("1s"))?;
     Ok(setup)
 }
 
