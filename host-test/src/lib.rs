@@ -5,4 +5,5 @@ pub mod bench;
 pub mod client;
 pub mod demo;
 pub mod harness;
+pub mod torture;
 pub mod upstream;

@@ -40,6 +40,17 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Put the store through faults, and check that it keeps its promises.
+    Torture {
+        /// Which fault.
+        what: porch_host::torture::What,
+        /// The long form; else the one that the tests run.
+        #[arg(long)]
+        long: bool,
+        /// Where all choices come from; the same seed makes the same ones [default: another one each time].
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,6 +61,9 @@ fn main() -> ExitCode {
             each: Duration::from_secs(seconds),
         }),
         Command::Demo { keep } => porch_host::demo::run(keep),
+        Command::Torture { what, long, seed } => {
+            porch_host::torture::run(what, porch_host::torture::Plan::chosen(long, seed))
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
