@@ -107,6 +107,31 @@ impl<'a> RequestHead<'a> {
     }
 }
 
+/// A response as far as its headers go, on its way to the client.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The status; 0 where it was not asked for.
+    pub status: u16,
+    /// All header lines, where the exchange wants the response; else empty.
+    pub fields: &'a [Field],
+    /// The proxy's word for how the response came about, where the exchange wants the response.
+    pub details: Option<&'a [u8]>,
+    /// No body follows.
+    pub end: bool,
+}
+
+impl ResponseHead<'_> {
+    /// A response of which nothing but the status is known.
+    pub const fn of(status: u16) -> Self {
+        Self {
+            status,
+            fields: &[],
+            details: None,
+            end: true,
+        }
+    }
+}
+
 /// A whole response: upstream's, a kept one, or one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {

@@ -18,6 +18,7 @@ pub(crate) enum Map {
 #[repr(u32)]
 pub(crate) enum Buffer {
     RequestBody = 0,
+    ResponseBody = 1,
     CallResponseBody = 4,
     GrpcReceive = 5,
     PluginConfiguration = 7,
@@ -33,6 +34,7 @@ pub(crate) enum Level {
 
 const OK: u32 = 0;
 const STREAM_REQUEST: u32 = 0;
+const STREAM_RESPONSE: u32 = 1;
 const METRIC_COUNTER: u32 = 0;
 const CLOCK_MONOTONIC: u32 = 1;
 
@@ -61,6 +63,13 @@ mod abi {
             size: *mut usize,
         ) -> u32;
         pub(super) fn proxy_add_header_map_value(
+            map: u32,
+            name: *const u8,
+            name_size: usize,
+            value: *const u8,
+            value_size: usize,
+        ) -> u32;
+        pub(super) fn proxy_replace_header_map_value(
             map: u32,
             name: *const u8,
             name_size: usize,
@@ -180,6 +189,22 @@ pub(crate) fn add_header(map: Map, name: &[u8], value: &[u8]) -> bool {
     status == OK
 }
 
+/// Sets a header to one line.
+pub(crate) fn set_header(map: Map, name: &str, value: &str) -> bool {
+    // SAFETY: the host reads name and value and keeps nothing of ours.
+    #[expect(unsafe_code, reason = "the host's ABI")]
+    let status = unsafe {
+        abi::proxy_replace_header_map_value(
+            map as u32,
+            name.as_ptr(),
+            name.len(),
+            value.as_ptr(),
+            value.len(),
+        )
+    };
+    status == OK
+}
+
 /// Removes all lines of a header.
 pub(crate) fn remove_header(map: Map, name: &str) -> bool {
     // SAFETY: the host reads the name and keeps nothing of ours.
@@ -230,6 +255,14 @@ pub(crate) fn resume_request() -> bool {
     // SAFETY: no memory is passed.
     #[expect(unsafe_code, reason = "the host's ABI")]
     let status = unsafe { abi::proxy_continue_stream(STREAM_REQUEST) };
+    status == OK
+}
+
+/// Lets the effective context's response go on.
+pub(crate) fn resume_response() -> bool {
+    // SAFETY: no memory is passed.
+    #[expect(unsafe_code, reason = "the host's ABI")]
+    let status = unsafe { abi::proxy_continue_stream(STREAM_RESPONSE) };
     status == OK
 }
 

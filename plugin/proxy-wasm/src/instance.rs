@@ -99,7 +99,7 @@ impl Instance {
 
     /// An event of the context that the host runs now.
     pub(crate) fn request_event(&self, context: u32, event: Event<'_>) {
-        if !matches!(event, Event::ResponseHead { .. } | Event::ClientGone) {
+        if !matches!(event, Event::ResponseHead(_) | Event::ClientGone) {
             self.wake();
         }
         let mut pending = Pending::new();
@@ -113,6 +113,22 @@ impl Instance {
             .requests
             .get(&context)
             .is_some_and(|request| request.exchange.wants_body())
+    }
+
+    pub(crate) fn wants_response(&self, context: u32) -> bool {
+        self.0
+            .borrow()
+            .requests
+            .get(&context)
+            .is_some_and(|request| request.exchange.wants_response())
+    }
+
+    pub(crate) fn holds_response(&self, context: u32) -> bool {
+        self.0
+            .borrow()
+            .requests
+            .get(&context)
+            .is_some_and(|request| request.exchange.holds_response())
     }
 
     /// Whether the request may go on to upstream.
@@ -333,6 +349,16 @@ impl Instance {
                         host::remove_header(Map::Request, name)
                     });
                 }
+                Action::SetRequestField(name, value) => {
+                    on_stream(current, context, here, || {
+                        host::set_header(Map::Request, name, value)
+                    });
+                }
+                Action::ResumeResponse => {
+                    if current != context {
+                        on_stream(current, context, here, host::resume_response);
+                    }
+                }
                 Action::AddResponseField(field) => {
                     on_stream(current, context, here, || {
                         host::add_header(Map::Response, &field.name, &field.value)
@@ -395,30 +421,21 @@ impl Instance {
     }
 
     fn execute(&self, context: u32, execution: &Execution, pending: &mut Pending) {
-        let settings = self.settings();
-        let Some(idempotency) = &settings.idempotency else {
-            return;
-        };
         let headers: Vec<(&str, &str)> = execution
             .fields
             .iter()
             .map(|field| (text(&field.name), text(&field.value)))
             .collect();
         let body = (!execution.body.is_empty()).then_some(execution.body.as_slice());
-        let timeout = Duration::from_millis(idempotency.execute_timeout_ms);
-        let dispatched = hostcalls::dispatch_http_call(
-            &idempotency.execute_cluster,
-            headers,
-            body,
-            vec![],
-            timeout,
-        );
+        let timeout = Duration::from_millis(execution.timeout_ms);
+        let dispatched =
+            hostcalls::dispatch_http_call(&execution.cluster, headers, body, vec![], timeout);
         match dispatched {
             Ok(token) => {
                 self.0.borrow_mut().executions.insert(token, context);
             }
             Err(status) => {
-                let cluster = &idempotency.execute_cluster;
+                let cluster = &execution.cluster;
                 host::log(
                     Level::Error,
                     &format!("porch: the cluster {cluster} took no request: {status:?}"),

@@ -2,7 +2,7 @@
 
 use porch_core::config::Attribute;
 use porch_core::exchange::Event;
-use porch_core::http::RequestHead;
+use porch_core::http::{RequestHead, ResponseHead};
 use porch_core::store::ClaimId;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -16,6 +16,7 @@ pub(crate) struct Request {
     /// A rule or a policy is for it.
     tracked: bool,
     body_size: usize,
+    response_size: usize,
 }
 
 impl Request {
@@ -25,6 +26,7 @@ impl Request {
             instance,
             tracked: false,
             body_size: 0,
+            response_size: 0,
         }
     }
 
@@ -47,6 +49,25 @@ impl Request {
             claim_id: ClaimId(random),
         };
         self.instance.request_event(self.id, event);
+    }
+
+    fn response_end(&self, trailers: bool) {
+        let body = if self.response_size > 0 {
+            host::buffer(Buffer::ResponseBody, self.response_size)
+        } else {
+            None
+        };
+        let body = body.unwrap_or_default();
+        self.instance
+            .request_event(self.id, Event::ResponseEnd { body, trailers });
+    }
+
+    fn response_action(&self) -> Action {
+        if self.tracked && self.instance.holds_response(self.id) {
+            Action::Pause
+        } else {
+            Action::Continue
+        }
     }
 
     fn action(&self) -> Action {
@@ -136,24 +157,61 @@ impl HttpContext for Request {
         self.action()
     }
 
-    fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
-        if self.tracked {
-            let needed = self.instance.settings().needs_response_status();
-            let status = if needed {
-                host::header(Map::Response, ":status")
-            } else {
-                None
-            };
-            let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
-            let status = status.unwrap_or_default();
-            self.instance
-                .request_event(self.id, Event::ResponseHead { status });
-        } else {
+    fn on_http_response_headers(&mut self, _count: usize, end: bool) -> Action {
+        if !self.tracked {
             for name in self.instance.settings().stripped_from_responses() {
                 host::remove_header(Map::Response, name);
             }
+            return Action::Continue;
         }
-        Action::Continue
+        let wanted = self.instance.wants_response(self.id);
+        let status = if wanted || self.instance.settings().needs_response_status() {
+            host::header(Map::Response, ":status")
+        } else {
+            None
+        };
+        let fields = if wanted {
+            host::headers(Map::Response)
+        } else {
+            vec![]
+        };
+        let details = if wanted {
+            host::property("response\0code_details")
+        } else {
+            None
+        };
+        let head = ResponseHead {
+            status: status
+                .and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok())
+                .unwrap_or_default(),
+            fields: &fields,
+            details: details.as_deref(),
+            end,
+        };
+        self.response_size = 0;
+        self.instance
+            .request_event(self.id, Event::ResponseHead(head));
+        self.response_action()
+    }
+
+    fn on_http_response_body(&mut self, size: usize, end: bool) -> Action {
+        if self.tracked && self.instance.wants_response(self.id) {
+            self.response_size = size;
+            if end {
+                self.response_end(false);
+            } else {
+                self.instance
+                    .request_event(self.id, Event::ResponseHeld(size));
+            }
+        }
+        self.response_action()
+    }
+
+    fn on_http_response_trailers(&mut self, _count: usize) -> Action {
+        if self.tracked && self.instance.wants_response(self.id) {
+            self.response_end(true);
+        }
+        self.response_action()
     }
 
     fn on_log(&mut self) {

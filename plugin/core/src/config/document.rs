@@ -153,6 +153,13 @@ pub(crate) struct Idempotency {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Execute {
     Detached(Detached),
+    Forward(Forward),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forward {
+    pub(crate) timeout: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,6 +180,7 @@ pub(crate) struct Policy {
     pub(crate) ttl: Option<String>,
     pub(crate) remember: Option<String>,
     pub(crate) principal: Principal,
+    pub(crate) execute: Option<Execute>,
     pub(crate) release_statuses: Option<Vec<u16>>,
     #[serde(default)]
     pub(crate) fingerprint_headers: Vec<String>,

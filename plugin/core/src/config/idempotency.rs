@@ -24,13 +24,27 @@ const RELEASE_STATUSES: [u16; 6] = [401, 407, 408, 421, 425, 429];
 /// Methods that a policy may be for.
 const METHODS: [&str; 4] = ["POST", "PATCH", "PUT", "DELETE"];
 
+/// How a keyed request is executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Execute {
+    /// By a call of the proxy's own, which goes on when the client leaves.
+    Detached {
+        /// The cluster that leads to the inner listener.
+        cluster: String,
+        /// How long it may take, 1 s to 10 min.
+        timeout_ms: u64,
+    },
+    /// By letting the client's own request go on: needed for responses that are streams. A client that leaves makes the
+    /// outcome unknown.
+    Forward {
+        /// How long it may take, 1 s to 10 min: at least the route's timeout.
+        timeout_ms: u64,
+    },
+}
+
 /// The idempotency settings.
 #[derive(Debug)]
 pub struct Idempotency {
-    /// The cluster through which a keyed request is executed.
-    pub execute_cluster: String,
-    /// How long an execution may take, 1 s to 10 min.
-    pub execute_timeout_ms: u64,
     /// The header that carries the key, in lower case. Default `idempotency-key`.
     pub key_header: String,
     /// Only a quoted key is one. Default false.
@@ -65,10 +79,7 @@ pub(super) fn idempotency(
     store: &Store,
     attributes: &mut Attributes,
 ) -> Result<Idempotency, ConfigError> {
-    let document::Execute::Detached(detached) = written.execute;
-    let path = "idempotency.execute.detached.timeout";
-    let execute_timeout_ms =
-        check::duration(path, &detached.timeout, 1_000, 10 * MINUTE_MS, "1s to 10m")?;
+    let execute = execute("idempotency.execute", written.execute)?;
     let key_header = written.key_header.as_deref().unwrap_or("idempotency-key");
     let max_request_bytes = bytes(
         "max_request_bytes",
@@ -101,7 +112,7 @@ pub(super) fn idempotency(
     let mut policies: Vec<Policy> = Vec::with_capacity(written.policies.len());
     for (index, of) in written.policies.into_iter().enumerate() {
         let path = format!("idempotency.policies[{index}]");
-        let policy = policy(&path, of, store, execute_timeout_ms, attributes)?;
+        let policy = policy(&path, of, store, &execute, attributes)?;
         if policies.iter().any(|earlier| earlier.name == policy.name) {
             let expected = "a name that no earlier policy has";
             return Err(ConfigError::value(
@@ -113,12 +124,6 @@ pub(super) fn idempotency(
         policies.push(policy);
     }
     Ok(Idempotency {
-        execute_cluster: check::text(
-            "idempotency.execute.detached.cluster",
-            &detached.cluster,
-            255,
-        )?,
-        execute_timeout_ms,
         key_header: check::header_name("idempotency.key_header", key_header)?,
         strict: written.strict,
         max_request_bytes,
@@ -137,7 +142,7 @@ fn policy(
     path: &str,
     written: document::Policy,
     store: &Store,
-    execute_timeout_ms: u64,
+    default: &Execute,
     attributes: &mut Attributes,
 ) -> Result<Policy, ConfigError> {
     let at = |field: &str| format!("{path}.{field}");
@@ -183,6 +188,13 @@ fn policy(
     if matching.named_by_route {
         attributes.policies_of_the_route();
     }
+    let execute = match written.execute {
+        Some(written) => execute(&at("execute"), written)?,
+        None => default.clone(),
+    };
+    let timeout_ms = match &execute {
+        Execute::Detached { timeout_ms, .. } | Execute::Forward { timeout_ms } => *timeout_ms,
+    };
     let release_statuses = written
         .release_statuses
         .unwrap_or_else(|| RELEASE_STATUSES.to_vec());
@@ -193,7 +205,8 @@ fn policy(
         required: written.required,
         ttl_ms,
         remember_ms,
-        lease_ms: execute_timeout_ms
+        execute,
+        lease_ms: timeout_ms
             .saturating_add(store.timeout_ms.saturating_mul(2))
             .saturating_add(LEASE_MARGIN_MS),
         wait_ms,
@@ -204,6 +217,22 @@ fn policy(
         keep: written.keep,
         keep_set_cookie: written.keep_set_cookie,
         trailers: written.trailers,
+    })
+}
+
+fn execute(path: &str, written: document::Execute) -> Result<Execute, ConfigError> {
+    let timeout = |way: &str, timeout: &str| {
+        let path = format!("{path}.{way}.timeout");
+        check::duration(&path, timeout, 1_000, 10 * MINUTE_MS, "1s to 10m")
+    };
+    Ok(match written {
+        document::Execute::Detached(detached) => Execute::Detached {
+            timeout_ms: timeout("detached", &detached.timeout)?,
+            cluster: check::text(&format!("{path}.detached.cluster"), &detached.cluster, 255)?,
+        },
+        document::Execute::Forward(forward) => Execute::Forward {
+            timeout_ms: timeout("forward", &forward.timeout)?,
+        },
     })
 }
 

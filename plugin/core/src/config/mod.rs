@@ -14,6 +14,6 @@ mod tests;
 pub use attribute::Attribute;
 pub use document::{OnStoreFailure, OnUnknown, Trailers};
 pub use error::ConfigError;
-pub use idempotency::Idempotency;
+pub use idempotency::{Execute, Idempotency};
 pub use limiter::{Exempt, Limiter};
 pub use settings::{Demands, Settings, Store};

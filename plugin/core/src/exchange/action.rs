@@ -1,6 +1,6 @@
 //! What an exchange is told, and what it wants done.
 
-use crate::http::{Field, RequestHead, Response};
+use crate::http::{Field, RequestHead, Response, ResponseHead};
 use crate::idempotency::outcome::Executed;
 use crate::problem::Problem;
 use crate::store::{Abandon, ClaimId, Operation, Reply};
@@ -29,9 +29,15 @@ pub enum Event<'a> {
     /// The detached execution ended.
     Executed(Executed),
     /// The headers of an answer are on their way to the client: upstream's, or our own.
-    ResponseHead {
-        /// The status; 0 when [`crate::config::Settings::needs_response_status`] says that it does not matter.
-        status: u16,
+    ResponseHead(ResponseHead<'a>),
+    /// So many bytes of the response are held by the host, in all.
+    ResponseHeld(usize),
+    /// The response is over.
+    ResponseEnd {
+        /// All of its body.
+        body: Vec<u8>,
+        /// It had trailers.
+        trailers: bool,
     },
     /// The client's stream has ended, for whatever cause.
     ClientGone,
@@ -48,8 +54,13 @@ pub enum Action {
     Call(Operation),
     /// Give the open call up. If the store may have seen it, tell it so with this.
     GiveUp(Abandon),
-    /// Run the request, also when its client leaves; then tell with [`Event::Executed`].
+    /// Run the request through this policy's execute cluster, also when its client leaves; then tell with
+    /// [`Event::Executed`].
     Execute(Execution),
+    /// Set a line of the request, before it goes on.
+    SetRequestField(&'static str, &'static str),
+    /// Let the response that is held go on to the client.
+    ResumeResponse,
     /// Remove a line of the request, before it goes on.
     RemoveRequestField(&'static str),
     /// Add a line to the answer that is on its way.
@@ -84,6 +95,10 @@ impl Answer {
 /// A request to be run through the execute cluster.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Execution {
+    /// The cluster.
+    pub cluster: String,
+    /// How long it may take, in milliseconds.
+    pub timeout_ms: u64,
     /// Header lines with pseudo-headers.
     pub fields: Vec<Field>,
     /// The body.

@@ -1,8 +1,9 @@
 //! The keyed part of an exchange: collect, claim, execute, settle, answer.
 
+use super::forward::Forwarding;
 use super::worker::Held;
 use super::{Action, Answer, Count, Execution, Marks, Next, PolicyOutcome, State, Turn};
-use crate::config::{Attribute, Idempotency, OnUnknown, Trailers};
+use crate::config::{Attribute, Execute, Idempotency, OnUnknown, Trailers};
 use crate::http::{self, Field, RequestHead, Response};
 use crate::idempotency::kept;
 use crate::idempotency::key::KeyHeader;
@@ -105,9 +106,16 @@ impl Keyed {
 pub(super) struct Claiming {
     policy: usize,
     claim: Claim,
-    execution: Execution,
+    run: Run,
     marks: Marks,
     held: Held,
+}
+
+/// How it will run.
+#[derive(Debug)]
+enum Run {
+    Detached(Execution),
+    Forward,
 }
 
 /// The request runs.
@@ -123,14 +131,22 @@ pub(super) struct Executing {
 /// The outcome is on its way to the store.
 #[derive(Debug)]
 pub(super) struct Settling {
-    answer: Answer,
-    marks: Marks,
-    held: Held,
-    client: Client,
+    pub(super) then: Then,
+    pub(super) held: Held,
+    pub(super) client: Client,
+}
+
+/// What the client gets once the outcome is durable.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// An answer of ours.
+    Answer(Box<Answer>, Marks),
+    /// The response that is held.
+    Resume,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Client {
+pub(super) enum Client {
     Waits,
     Gone,
 }
@@ -238,10 +254,23 @@ impl Turn<'_> {
             let refusal = Refusal::new(index, PolicyOutcome::Overloaded, Problem::Overloaded);
             return self.refuse(refusal.marked(marks));
         };
+        let fingerprint = fingerprint.with_body(&bytes);
+        let run = match &policy.execute {
+            Execute::Forward { .. } => Run::Forward,
+            Execute::Detached {
+                cluster,
+                timeout_ms,
+            } => Run::Detached(Execution {
+                cluster: cluster.clone(),
+                timeout_ms: *timeout_ms,
+                fields,
+                body: bytes,
+            }),
+        };
         let claim = Claim {
             key,
             id: claim_id,
-            fingerprint: fingerprint.with_body(&bytes),
+            fingerprint,
             lease_ms: policy.lease_ms,
             ttl_ms: policy.ttl_ms,
             remember_ms: policy.remember_ms,
@@ -253,10 +282,7 @@ impl Turn<'_> {
         State::Claiming(Claiming {
             policy: index,
             claim,
-            execution: Execution {
-                fields,
-                body: bytes,
-            },
+            run,
             marks,
             held,
         })
@@ -277,22 +303,18 @@ impl Turn<'_> {
         let Claiming {
             policy,
             claim,
-            execution,
+            run,
             marks,
             held,
         } = claiming;
         match claimed {
-            Claimed::Granted => {
-                self.count(Count::Policy(policy, PolicyOutcome::Executed));
-                self.actions.push(Action::Execute(execution));
-                State::Executing(Executing {
-                    policy,
-                    claim,
-                    marks,
-                    held,
-                    client: Client::Waits,
-                })
-            }
+            Claimed::Granted => self.granted(Claiming {
+                policy,
+                claim,
+                run,
+                marks,
+                held,
+            }),
             Claimed::Large => {
                 let claim = Claim {
                     large: true,
@@ -302,7 +324,7 @@ impl Turn<'_> {
                 State::Claiming(Claiming {
                     policy,
                     claim,
-                    execution,
+                    run,
                     marks,
                     held,
                 })
@@ -357,6 +379,38 @@ impl Turn<'_> {
                     marks,
                     held,
                 )
+            }
+        }
+    }
+
+    /// The request may run.
+    fn granted(&mut self, claiming: Claiming) -> State {
+        let Claiming {
+            policy,
+            claim,
+            run,
+            marks,
+            held,
+        } = claiming;
+        self.count(Count::Policy(policy, PolicyOutcome::Executed));
+        match run {
+            Run::Detached(execution) => {
+                self.actions.push(Action::Execute(execution));
+                State::Executing(Executing {
+                    policy,
+                    claim,
+                    marks,
+                    held,
+                    client: Client::Waits,
+                })
+            }
+            Run::Forward => {
+                self.worker.release(held);
+                self.forward(Forwarding {
+                    policy,
+                    claim,
+                    marks,
+                })
             }
         }
     }
@@ -450,8 +504,7 @@ impl Turn<'_> {
         };
         self.actions.push(Action::Call(operation));
         State::Settling(Settling {
-            answer,
-            marks,
+            then: Then::Answer(Box::new(answer), marks),
             held,
             client,
         })
@@ -459,7 +512,7 @@ impl Turn<'_> {
 
     /// What of an answer is kept, if the policy keeps any and it can be: not too large, and nothing of it lost on the
     /// way.
-    fn keep(
+    pub(super) fn keep(
         &mut self,
         settings: &Idempotency,
         policy: &Policy,
@@ -494,14 +547,20 @@ impl Turn<'_> {
     /// The outcome is durable, or the store had its time: the client gets the answer.
     pub(super) fn settled(&mut self, settling: Settling) -> State {
         self.worker.release(settling.held);
-        match settling.client {
-            Client::Waits => self.answer(settling.answer, settling.marks),
-            Client::Gone => State::Over,
+        match (settling.client, settling.then) {
+            (Client::Gone, _) => State::Over,
+            (Client::Waits, Then::Answer(answer, marks)) => self.answer(*answer, marks),
+            (Client::Waits, Then::Resume) => {
+                self.actions.push(Action::ResumeResponse);
+                State::Passing {
+                    marks: Marks::default(),
+                }
+            }
         }
     }
 }
 
-fn abandon(claim: &Claim) -> Abandon {
+pub(super) fn abandon(claim: &Claim) -> Abandon {
     Abandon {
         key: claim.key,
         id: claim.id,
@@ -509,7 +568,7 @@ fn abandon(claim: &Claim) -> Abandon {
     }
 }
 
-fn complete(claim: &Claim, outcome: Outcome) -> Operation {
+pub(super) fn complete(claim: &Claim, outcome: Outcome) -> Operation {
     Operation::Complete(Complete {
         key: claim.key,
         id: claim.id,

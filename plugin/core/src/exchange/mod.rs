@@ -4,6 +4,7 @@
 //! An event that does not fit the state (a reply for a call that was given up, say) changes nothing.
 
 mod action;
+mod forward;
 mod idempotency;
 mod limiter;
 #[cfg(test)]
@@ -16,7 +17,8 @@ pub use worker::Worker;
 use crate::http::{Field, RequestHead};
 use crate::store::{Operation, Refund};
 use crate::time::Timestamp;
-use idempotency::{Claiming, Executing, Keyed, Refusal, Settling};
+use forward::{Forwarding, Holding};
+use idempotency::{Claiming, Executing, Keyed, Refusal, Settling, Then};
 use limiter::Admitting;
 
 const CONTENT_TYPE: &str = "content-type";
@@ -32,6 +34,9 @@ const CONTENT_TYPE: &str = "content-type";
 ///                   v                     | 413                   | replay, 409, 422      (goes on without     |
 ///                Answered <---------------+-----------------------+  the client)                              |
 ///                   ^------------------------------ durable, or the store's timeout --------------------------'
+///
+///  forwarded: Claiming --granted--> Forwarding --response--> Holding --whole--> Settling --durable--> Passing
+///                                                     '--a stream, or too large: not kept-----------> Passing
 /// ```
 #[derive(Debug)]
 pub struct Exchange {
@@ -50,6 +55,10 @@ enum State {
     Claiming(Claiming),
     /// The request runs, whether or not its client waits.
     Executing(Executing),
+    /// The client's own request is with upstream.
+    Forwarding(Forwarding),
+    /// Its response is held while it comes.
+    Holding(Holding),
     /// The outcome is on its way to the store.
     Settling(Settling),
     /// The request went on to upstream as it came.
@@ -112,7 +121,32 @@ impl Exchange {
             State::Fresh
             | State::Claiming(_)
             | State::Executing(_)
+            | State::Forwarding(_)
+            | State::Holding(_)
             | State::Settling(_)
+            | State::Passing { .. }
+            | State::Answered { .. }
+            | State::Over => false,
+        }
+    }
+
+    /// Whether a response is to be told whole: its head with all lines and details, [`Event::ResponseHeld`] while its
+    /// body comes, [`Event::ResponseEnd`] at its end.
+    pub fn wants_response(&self) -> bool {
+        matches!(self.state, State::Forwarding(_) | State::Holding(_))
+    }
+
+    /// Whether the response is to be held.
+    pub fn holds_response(&self) -> bool {
+        match &self.state {
+            State::Holding(_) => true,
+            State::Settling(settling) => matches!(settling.then, Then::Resume),
+            State::Fresh
+            | State::Admitting(_)
+            | State::Collecting(_)
+            | State::Claiming(_)
+            | State::Executing(_)
+            | State::Forwarding(_)
             | State::Passing { .. }
             | State::Answered { .. }
             | State::Over => false,
@@ -150,6 +184,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    #[expect(clippy::too_many_lines, reason = "the table of transitions, a row each")]
     fn take(&mut self, state: State, event: Event<'_>) -> State {
         match (state, event) {
             (State::Fresh, Event::RequestHead(head)) => self.start(&head),
@@ -200,16 +235,25 @@ impl Turn<'_> {
                 State::Settling(settling.without_client())
             }
 
-            (State::Passing { marks }, Event::ResponseHead { status }) => {
-                let stripped = self.worker.settings.stripped_from_responses();
-                self.actions.extend(
-                    stripped
-                        .iter()
-                        .map(|name| Action::RemoveResponseField(name)),
-                );
-                self.actions
-                    .extend(marks.fields.into_iter().map(Action::AddResponseField));
-                self.give_back(marks.refunds, status);
+            (State::Forwarding(forwarding), Event::ResponseHead(head)) => {
+                self.forwarded(forwarding, &head)
+            }
+            (State::Forwarding(Forwarding { policy, claim, .. }), Event::ClientGone) => {
+                self.leave_forwarded(policy, &claim)
+            }
+            (State::Holding(holding), Event::ResponseHeld(bytes)) => {
+                self.response_held(holding, bytes)
+            }
+            (State::Holding(holding), Event::ResponseEnd { body, trailers }) => {
+                self.kept(holding, body, trailers)
+            }
+            (State::Holding(holding), Event::ResponseHead(head)) => {
+                self.broke_off(&holding, head.status)
+            }
+            (State::Holding(holding), Event::ClientGone) => self.leave_held(&holding),
+
+            (State::Passing { marks }, Event::ResponseHead(head)) => {
+                self.mark(marks, head.status);
                 State::Passing {
                     marks: Marks::default(),
                 }
@@ -219,19 +263,10 @@ impl Turn<'_> {
                     content_type,
                     refunds,
                 },
-                Event::ResponseHead { status },
+                Event::ResponseHead(head),
             ) => {
-                self.give_back(refunds, status);
-                let lines = match content_type {
-                    ContentType::Sent => None,
-                    ContentType::Absent => Some(vec![]),
-                    ContentType::Dropped(lines) => Some(lines),
-                };
-                if let Some(lines) = lines {
-                    self.actions.push(Action::RemoveResponseField(CONTENT_TYPE));
-                    self.actions
-                        .extend(lines.into_iter().map(Action::AddResponseField));
-                }
+                self.give_back(refunds, head.status);
+                self.mend(content_type);
                 State::Answered {
                     content_type: ContentType::Sent,
                     refunds: vec![],
@@ -256,7 +291,9 @@ impl Turn<'_> {
                 | Event::Store(_)
                 | Event::StoreFailed { .. }
                 | Event::Executed(_)
-                | Event::ResponseHead { .. },
+                | Event::ResponseHead(_)
+                | Event::ResponseHeld(_)
+                | Event::ResponseEnd { .. },
             ) => state,
         }
     }
@@ -306,6 +343,31 @@ impl Turn<'_> {
             content_type,
             refunds: marks.refunds,
         }
+    }
+
+    /// Marks a response that is on its way.
+    fn mark(&mut self, marks: Marks, status: u16) {
+        let stripped = self.worker.settings.stripped_from_responses();
+        self.actions.extend(
+            stripped
+                .iter()
+                .map(|name| Action::RemoveResponseField(name)),
+        );
+        self.actions
+            .extend(marks.fields.into_iter().map(Action::AddResponseField));
+        self.give_back(marks.refunds, status);
+    }
+
+    /// Undoes what the proxy does to the content type of an answer of ours.
+    fn mend(&mut self, content_type: ContentType) {
+        let lines = match content_type {
+            ContentType::Sent => return,
+            ContentType::Absent => vec![],
+            ContentType::Dropped(lines) => lines,
+        };
+        self.actions.push(Action::RemoveResponseField(CONTENT_TYPE));
+        self.actions
+            .extend(lines.into_iter().map(Action::AddResponseField));
     }
 
     /// Gives back the hits whose rules do so for this final status. No answer is waited for.

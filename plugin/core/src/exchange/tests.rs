@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Attribute, Settings};
-use crate::http::Response;
+use crate::http::{Response, ResponseHead};
 use crate::idempotency::outcome::Executed;
 use crate::store::{
     Bucket, Claim, ClaimId, Claimed, Complete, Error, Hit, Operation, Outcome, Reply, Verdict,
@@ -261,7 +261,7 @@ fn an_admitted_request_passes_and_its_answer_says_where_the_client_stands() {
         story.reply(admitted(true, &[verdict(false, 2, false)])),
         [Action::Pass]
     );
-    let added: Vec<Action> = story.event(Event::ResponseHead { status: 200 });
+    let added: Vec<Action> = story.event(Event::ResponseHead(ResponseHead::of(200)));
     let names: Vec<&str> = added
         .iter()
         .map(|action| match action {
@@ -279,7 +279,11 @@ fn an_admitted_request_passes_and_its_answer_says_where_the_client_stands() {
             "x-ratelimit-reset"
         ]
     );
-    assert_eq!(story.event(Event::ResponseHead { status: 200 }), [], "once");
+    assert_eq!(
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
+        [],
+        "once"
+    );
     assert_eq!(story.event(Event::ClientGone), []);
     assert!(story.exchange.is_over());
 }
@@ -304,7 +308,7 @@ fn a_refused_request_is_told_when_to_come_again() {
     let body: serde_json::Value = serde_json::from_slice(&refusal.body).expect("json");
     assert_eq!(body["violated-policies"], serde_json::json!(["writes"]));
     assert_eq!(
-        story.event(Event::ResponseHead { status: 200 }),
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
         [],
         "our own answer has its headers already"
     );
@@ -422,7 +426,7 @@ fn without_its_store_allow_lets_pass() {
         assert_eq!(story.request_alone("GET"), [Action::Pass]);
     }
     assert_eq!(
-        story.event(Event::ResponseHead { status: 200 }),
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
         [],
         "and says nothing of limits"
     );
@@ -481,7 +485,10 @@ fn a_shadow_refuses_nothing_and_tells_nothing() {
             Count::Rule(1, RuleOutcome::Shadow)
         ]
     );
-    let added = format!("{:?}", story.event(Event::ResponseHead { status: 200 }));
+    let added = format!(
+        "{:?}",
+        story.event(Event::ResponseHead(ResponseHead::of(200)))
+    );
     assert!(!added.contains("trial"), "{added}");
     assert_eq!(
         hits(story.request("GET", "/", &[])).len(),
@@ -507,11 +514,11 @@ fn a_hit_is_given_back_once_for_its_status_and_window() {
             &[verdict(false, 1, false), verdict(false, 0, false)],
         ));
         assert_eq!(
-            refunds(story.event(Event::ResponseHead { status })),
+            refunds(story.event(Event::ResponseHead(ResponseHead::of(status)))),
             expected
         );
         assert_eq!(
-            refunds(story.event(Event::ResponseHead { status })),
+            refunds(story.event(Event::ResponseHead(ResponseHead::of(status)))),
             [],
             "once"
         );
@@ -522,7 +529,7 @@ fn a_hit_is_given_back_once_for_its_status_and_window() {
         &[verdict(true, 1, false), verdict(false, 0, false)],
     ));
     assert_eq!(
-        refunds(story.event(Event::ResponseHead { status: 404 })),
+        refunds(story.event(Event::ResponseHead(ResponseHead::of(404)))),
         [],
         "nothing was charged"
     );
@@ -640,7 +647,7 @@ fn a_keyed_request_runs_and_its_answer_is_kept_before_the_client_has_it() {
     assert_eq!(text(&first, "date").as_deref(), Some("now"));
     assert_eq!(text(&first, "idempotent-replayed"), None);
     assert_eq!(
-        story.event(Event::ResponseHead { status: 200 }),
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
         [Action::RemoveResponseField("content-type")],
         "upstream sent none"
     );
@@ -980,13 +987,17 @@ fn an_empty_answer_keeps_its_content_type() {
     );
     answer(story.reply(Reply::Completed));
     assert_eq!(
-        story.event(Event::ResponseHead { status: 200 }),
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
         [
             Action::RemoveResponseField("content-type"),
             Action::AddResponseField(Field::new("content-type", &b"image/png"[..]))
         ]
     );
-    assert_eq!(story.event(Event::ResponseHead { status: 200 }), [], "once");
+    assert_eq!(
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
+        [],
+        "once"
+    );
 }
 
 #[test]
@@ -1018,7 +1029,7 @@ fn a_forged_marker_is_stripped() {
         [strip, Action::Pass]
     );
     assert_eq!(
-        story.event(Event::ResponseHead { status: 200 }),
+        story.event(Event::ResponseHead(ResponseHead::of(200))),
         [Action::RemoveResponseField("idempotent-replayed")]
     );
 }
@@ -1093,6 +1104,139 @@ fn a_policy_says_what_is_kept() {
         outcome("/none", vec![Some(b"ann".to_vec())]),
         Outcome::Tombstone { status: 200 },
         "keep: false"
+    );
+}
+
+// ---- forwarded ----
+
+const FORWARD: &str = r#"{"store": {"cluster": "s", "namespace": "n"}, "idempotency": {
+    "execute": {"forward": {"timeout": "20s"}}, "max_response_bytes": 16,
+    "policies": [{"name": "orders", "match": {"path_prefix": "/orders"}, "principal": "none"}]}}"#;
+
+impl Story {
+    fn forwarding() -> Self {
+        let mut story = Self::of(FORWARD);
+        assert_eq!(story.claimed().lease_ms, 25_500);
+        let once = Action::SetRequestField("x-envoy-max-retries", "0");
+        assert_eq!(
+            story.reply(Reply::Claimed(Claimed::Granted)),
+            [once, Action::Pass]
+        );
+        story
+    }
+
+    /// A response's head; what is stripped from it is left out.
+    fn responds(
+        &mut self,
+        status: u16,
+        details: &str,
+        fields: &[(&'static str, &'static str)],
+    ) -> Vec<Action> {
+        let fields: Vec<Field> = fields
+            .iter()
+            .map(|(name, value)| Field::new(name, value.as_bytes()))
+            .collect();
+        let details = Some(details.as_bytes());
+        let mut actions = self.event(Event::ResponseHead(ResponseHead {
+            status,
+            fields: &fields,
+            details,
+            end: false,
+        }));
+        actions.retain(|action| *action != Action::RemoveResponseField("idempotent-replayed"));
+        actions
+    }
+}
+
+fn completed(actions: Vec<Action>) -> Outcome {
+    match one(actions) {
+        Action::Call(Operation::Complete(complete)) => complete.outcome,
+        other => panic!("expected a completion, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_forwarded_response_is_held_until_it_is_durable() {
+    let mut story = Story::forwarding();
+    assert!(story.exchange.wants_response());
+    assert_eq!(
+        story.responds(201, "via_upstream", &[("x-item", "1"), ("date", "now")]),
+        []
+    );
+    assert!(story.exchange.holds_response());
+    assert_eq!(story.event(Event::ResponseHeld(4)), []);
+    let end = Event::ResponseEnd {
+        body: b"made".to_vec(),
+        trailers: false,
+    };
+    let Outcome::Response(kept) = completed(story.event(end)) else {
+        panic!()
+    };
+    assert_eq!((kept.status, kept.body.as_slice()), (201, &b"made"[..]));
+    assert_eq!(kept.fields, [Field::new("x-item", &b"1"[..])]);
+    assert!(story.exchange.holds_response(), "until the store has it");
+    assert_eq!(story.reply(Reply::Completed), [Action::ResumeResponse]);
+    assert!(!story.exchange.holds_response());
+    assert_eq!(story.worker.held_bytes(), 0);
+}
+
+#[test]
+fn streams_and_large_responses_go_past_and_are_not_kept() {
+    for fields in [
+        [("content-type", "text/event-stream")],
+        [("content-length", "17")],
+    ] {
+        let mut story = Story::forwarding();
+        let outcome = completed(story.responds(200, "via_upstream", &fields));
+        assert_eq!(outcome, Outcome::Tombstone { status: 200 });
+        assert!(!story.exchange.holds_response());
+    }
+    let mut story = Story::forwarding();
+    assert_eq!(story.responds(200, "via_upstream", &[]), []);
+    assert_eq!(story.event(Event::ResponseHeld(16)), []);
+    assert_eq!(
+        completed(story.event(Event::ResponseHeld(17))),
+        Outcome::Tombstone { status: 200 }
+    );
+    assert!(!story.exchange.holds_response());
+}
+
+#[test]
+fn what_became_of_a_forwarded_request_follows_certainty() {
+    let mut story = Story::forwarding();
+    let refused = "upstream_reset_before_response_started{remote_connection_failure}";
+    let Action::Call(Operation::Abandon(_)) = one(story.responds(503, refused, &[])) else {
+        panic!()
+    };
+    assert_eq!(story.reply(Reply::Abandoned), [Action::ResumeResponse]);
+
+    let mut story = Story::forwarding();
+    assert_eq!(
+        completed(story.responds(504, "response_timeout", &[])),
+        Outcome::Unknown { status: 504 }
+    );
+
+    let mut story = Story::forwarding();
+    story.responds(200, "via_upstream", &[]);
+    let broke_off = story.responds(
+        502,
+        "upstream_reset_after_response_started{connection_termination}",
+        &[],
+    );
+    assert_eq!(completed(broke_off), Outcome::Unknown { status: 502 });
+
+    let mut story = Story::forwarding();
+    assert_eq!(
+        completed(story.event(Event::ClientGone)),
+        Outcome::Unknown { status: 0 }
+    );
+    assert!(story.exchange.is_over());
+
+    let mut story = Story::forwarding();
+    story.responds(200, "via_upstream", &[]);
+    assert_eq!(
+        completed(story.event(Event::ClientGone)),
+        Outcome::Unknown { status: 0 }
     );
 }
 

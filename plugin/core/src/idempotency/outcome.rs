@@ -36,21 +36,57 @@ pub enum Certainty {
 
 /// Judges an answer by its status and the inner hop's marker. The first row that matches holds.
 pub fn certainty(status: u16, fields: &[Field], release_statuses: &[u16]) -> Certainty {
-    let answered = single(fields, OUTCOME).is_some_and(|outcome| outcome == b"via_upstream");
-    let marked = single(fields, OUTCOME).is_some();
     let nothing_sent = single(fields, SENT).is_some_and(|sent| sent == b"0" || sent == b"-");
-    if marked && !answered && nothing_sent {
-        return Certainty::NotProcessed;
+    match single(fields, OUTCOME) {
+        Some(b"via_upstream") => answered(status, fields, release_statuses),
+        Some(_) if nothing_sent => Certainty::NotProcessed,
+        Some(_) | None => Certainty::Unknown,
     }
-    if answered
-        && (release_statuses.contains(&status) || (status == 503 && has(fields, "retry-after")))
-    {
-        return Certainty::NotProcessed;
+}
+
+/// Judges a response of a request that was forwarded, by its status and the proxy's word for how it came about (Envoy's
+/// response code details). Only one attempt was made.
+pub fn forwarded_certainty(
+    status: u16,
+    fields: &[Field],
+    details: Option<&[u8]>,
+    release_statuses: &[u16],
+) -> Certainty {
+    match details {
+        Some(b"via_upstream") => answered(status, fields, release_statuses),
+        Some(details)
+            if NOTHING_SENT
+                .iter()
+                .any(|known| details.starts_with(known.as_bytes())) =>
+        {
+            Certainty::NotProcessed
+        }
+        Some(_) | None => Certainty::Unknown,
     }
-    if !answered || matches!(status, 502..=504) {
-        return Certainty::Unknown;
+}
+
+/// How Envoy's details begin when nothing was sent to upstream, or upstream said that it did not look at it.
+const NOTHING_SENT: [&str; 10] = [
+    "cluster_not_found",
+    "direct_response",
+    "maintenance_mode",
+    "no_healthy_upstream",
+    "route_not_found",
+    "upstream_reset_before_response_started{connection_timeout",
+    "upstream_reset_before_response_started{local_connection_failure",
+    "upstream_reset_before_response_started{overflow",
+    "upstream_reset_before_response_started{remote_connection_failure",
+    "upstream_reset_before_response_started{remote_refused_stream_reset",
+];
+
+fn answered(status: u16, fields: &[Field], release_statuses: &[u16]) -> Certainty {
+    if release_statuses.contains(&status) || (status == 503 && has(fields, "retry-after")) {
+        Certainty::NotProcessed
+    } else if matches!(status, 502..=504) {
+        Certainty::Unknown
+    } else {
+        Certainty::Processed
     }
-    Certainty::Processed
 }
 
 fn has(fields: &[Field], name: &str) -> bool {
@@ -135,6 +171,25 @@ mod tests {
                 "{status} {outcome:?} {sent}"
             );
         }
+    }
+
+    #[test]
+    fn a_forwarded_request_is_judged_by_the_proxys_details() {
+        let judged = |status, details: Option<&str>| {
+            forwarded_certainty(status, &[], details.map(str::as_bytes), &RELEASE)
+        };
+        assert_eq!(judged(201, Some("via_upstream")), Processed);
+        assert_eq!(judged(429, Some("via_upstream")), NotProcessed);
+        assert_eq!(judged(503, Some("via_upstream")), Unknown);
+        assert_eq!(judged(503, Some("no_healthy_upstream")), NotProcessed);
+        let reset = |why: &str| format!("upstream_reset_before_response_started{{{why}}}");
+        assert_eq!(
+            judged(503, Some(&reset("remote_connection_failure|refused"))),
+            NotProcessed
+        );
+        assert_eq!(judged(503, Some(&reset("connection_termination"))), Unknown);
+        assert_eq!(judged(504, Some("response_timeout")), Unknown);
+        assert_eq!(judged(200, None), Unknown);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One policy: which requests it is for, where their record is kept, and what makes two of them the same.
 
-use crate::config::{OnUnknown, Trailers};
+use crate::config::{Execute, OnUnknown, Trailers};
 use crate::hash::{Framed, Part};
 use crate::http::{self, RequestHead};
 use crate::matching::Match;
@@ -35,6 +35,8 @@ pub struct Policy {
     pub ttl_ms: u64,
     /// How long it is remembered that a key was used, in milliseconds.
     pub remember_ms: u64,
+    /// How a request is executed.
+    pub execute: Execute,
     /// How long a claim holds, in milliseconds.
     pub lease_ms: u64,
     /// How long a request waits for the one in flight, in milliseconds; 0 does not wait.
@@ -151,6 +153,7 @@ mod tests {
             required: true,
             ttl_ms: 1,
             remember_ms: 1,
+            execute: Execute::Forward { timeout_ms: 1 },
             lease_ms: 1,
             wait_ms: 0,
             principal: Source::Header("x-user".into()),
