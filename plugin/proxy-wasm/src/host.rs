@@ -35,7 +35,7 @@ pub(crate) enum Level {
 const OK: u32 = 0;
 const STREAM_REQUEST: u32 = 0;
 const STREAM_RESPONSE: u32 = 1;
-const METRIC_COUNTER: u32 = 0;
+
 const CLOCK_MONOTONIC: u32 = 1;
 
 #[expect(unsafe_code, reason = "the host's ABI")]
@@ -87,6 +87,13 @@ mod abi {
             data: *mut *mut u8,
             size: *mut usize,
         ) -> u32;
+        pub(super) fn proxy_set_property(
+            path: *const u8,
+            path_size: usize,
+            value: *const u8,
+            value_size: usize,
+        ) -> u32;
+        pub(super) fn proxy_record_metric(id: u32, value: u64) -> u32;
         pub(super) fn proxy_send_local_response(
             status: u32,
             details: *const u8,
@@ -221,6 +228,15 @@ pub(crate) fn property(path: &str) -> Option<Vec<u8>> {
     returned(|data, size| unsafe { abi::proxy_get_property(path.as_ptr(), path.len(), data, size) })
 }
 
+/// Sets a property of the stream, which the access log reads as `%FILTER_STATE(wasm.NAME:PLAIN)%`.
+pub(crate) fn set_property(name: &str, value: &str) -> bool {
+    // SAFETY: the host reads name and value and keeps nothing of ours.
+    #[expect(unsafe_code, reason = "the host's ABI")]
+    let status =
+        unsafe { abi::proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
+    status == OK
+}
+
 /// Answers the effective context's client. Only a gRPC caller sees `grpc_status`.
 pub(crate) fn answer(
     status: u16,
@@ -306,21 +322,37 @@ pub(crate) fn grpc_close(token: u32) -> bool {
     status == OK
 }
 
-/// Defines a counter.
-pub(crate) fn counter(name: &str) -> Option<u32> {
+/// Kinds of metrics of the proxy-wasm ABI 0.2.1.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Metric {
+    Counter = 0,
+    Gauge = 1,
+    Histogram = 2,
+}
+
+/// Defines a metric.
+pub(crate) fn metric(kind: Metric, name: &str) -> Option<u32> {
     let mut id = 0;
     // SAFETY: the host reads the name and writes one u32.
     #[expect(unsafe_code, reason = "the host's ABI")]
     let status =
-        unsafe { abi::proxy_define_metric(METRIC_COUNTER, name.as_ptr(), name.len(), &raw mut id) };
+        unsafe { abi::proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &raw mut id) };
     (status == OK).then_some(id)
 }
 
-/// Adds one to a counter.
-pub(crate) fn count(id: u32) {
+/// Adds a value to a histogram.
+pub(crate) fn record(id: u32, value: u64) {
+    // SAFETY: no memory is passed. A value that is not taken is nobody's to repair.
+    #[expect(unsafe_code, reason = "the host's ABI")]
+    let _status = unsafe { abi::proxy_record_metric(id, value) };
+}
+
+/// Adds to a counter or a gauge.
+pub(crate) fn add(id: u32, by: i64) {
     // SAFETY: no memory is passed. A count that is not taken is nobody's to repair.
     #[expect(unsafe_code, reason = "the host's ABI")]
-    let _status = unsafe { abi::proxy_increment_metric(id, 1) };
+    let _status = unsafe { abi::proxy_increment_metric(id, by) };
 }
 
 /// Tells the host that a root that was asked to end has ended.

@@ -21,6 +21,9 @@ use crate::codec;
 use crate::host::{self, Level, Map};
 use crate::metrics::{ChannelEvent, Metrics};
 
+/// Where the proxy's access log finds what became of a request.
+const VERDICT: &str = "porch.verdict";
+
 const SERVICE: &str = "porch.v1.SharedData";
 
 /// Shared by the root and its requests. Owned by the root: another configuration has another.
@@ -161,6 +164,10 @@ impl Instance {
             commands
         };
         self.command(commands, &mut pending);
+        {
+            let state = self.0.borrow();
+            state.metrics.held_bytes(state.worker.held_bytes());
+        }
         self.pay_debts(&mut pending);
         self.drain_root(pending);
     }
@@ -391,6 +398,9 @@ impl Instance {
                     }
                 }
                 Action::Execute(execution) => self.execute(context, &execution, pending),
+                Action::Verdict(word) => {
+                    on_stream(current, context, here, || host::set_property(VERDICT, word));
+                }
                 Action::Count(count) => self.0.borrow().metrics.count(count),
             }
         }
@@ -469,6 +479,10 @@ impl Instance {
                 }
                 Command::Failed { owner, sent } => {
                     self.0.borrow_mut().failed(owner, sent, pending);
+                    vec![]
+                }
+                Command::Acknowledged(ms) => {
+                    self.0.borrow().metrics.acknowledged(ms);
                     vec![]
                 }
                 Command::Lost => {

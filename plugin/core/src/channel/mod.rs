@@ -109,6 +109,8 @@ pub enum Command {
     },
     /// A completion or an abandon was never acknowledged: the lease decides.
     Lost,
+    /// A message was acknowledged so many milliseconds after it was sent.
+    Acknowledged(u64),
 }
 
 /// A call that was not taken: there is no store, or no room. Nothing was sent.
@@ -354,7 +356,10 @@ impl Channel {
         else {
             return;
         };
-        while *acknowledged < messages && unacknowledged.pop_front().is_some() {
+        while *acknowledged < messages
+            && let Some(sent) = unacknowledged.pop_front()
+        {
+            commands.push(Command::Acknowledged(now.ms_since(sent)));
             *acknowledged = acknowledged.saturating_add(1);
         }
         if *acknowledged > 0 {

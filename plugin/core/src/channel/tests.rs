@@ -67,9 +67,12 @@ impl Bench {
         ) == Err(NotTaken)
     }
 
+    /// What is done beside measuring.
     fn received(&mut self, messages: u64) -> Vec<Command> {
         self.channel
             .received(messages, Timestamp::from_ms(self.now), &mut self.commands);
+        self.commands
+            .retain(|command| !matches!(command, Command::Acknowledged(_)));
         self.done()
     }
 
@@ -328,4 +331,20 @@ fn a_claim_that_may_wait_has_that_much_longer() {
         sent: true,
     };
     assert_eq!(bench.tick(1), [failed]);
+}
+
+#[test]
+fn how_long_the_store_takes_is_measured_by_message() {
+    let mut bench = Bench::up();
+    bench.call(Kind::Once, "a");
+    bench.tick(30);
+    bench.call(Kind::Once, "b");
+    bench.tick(10);
+    bench
+        .channel
+        .received(3, Timestamp::from_ms(bench.now), &mut bench.commands);
+    assert_eq!(
+        bench.done(),
+        [Command::Acknowledged(40), Command::Acknowledged(10)]
+    );
 }

@@ -69,6 +69,8 @@ pub enum Action {
     RemoveResponseField(&'static str),
     /// Count what became of a request.
     Count(Count),
+    /// Note what became of a request, for the proxy's access log.
+    Verdict(&'static str),
 }
 
 /// A response of ours.

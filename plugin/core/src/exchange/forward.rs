@@ -31,6 +31,7 @@ impl Turn<'_> {
     pub(super) fn forward(&mut self, forwarding: Forwarding) -> State {
         self.actions
             .push(Action::SetRequestField("x-envoy-max-retries", "0"));
+        self.verdict("forwarded");
         self.actions.push(Action::Pass);
         State::Forwarding(forwarding)
     }

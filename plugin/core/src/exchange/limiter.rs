@@ -81,6 +81,7 @@ impl Turn<'_> {
             for of in &counted {
                 self.count(Count::Rule(of.rule, RuleOutcome::Exempt));
             }
+            self.verdict(RuleOutcome::Exempt.word());
             return self.proceed(next, Marks::default());
         }
         let admitting = Admitting {
@@ -204,6 +205,7 @@ impl Turn<'_> {
                 for of in &admitting.counted {
                     self.count(Count::Rule(of.rule, RuleOutcome::Unlimited));
                 }
+                self.verdict(RuleOutcome::Unlimited.word());
                 return self.proceed(admitting.next, Marks::default());
             }
             OnStoreFailure::Local => admitting
@@ -285,6 +287,7 @@ impl Turn<'_> {
                 self.count(Count::Rule(of.rule, RuleOutcome::NearLimit));
             }
         }
+        self.verdict(outcome.word());
         let fields = headers::fields(
             &told(&admitting.counted, standings),
             limiter.x_ratelimit_headers,

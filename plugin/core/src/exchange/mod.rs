@@ -184,7 +184,10 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    #[expect(clippy::too_many_lines, reason = "the table of transitions, a row each")]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the table of transitions, a row each"
+    )]
     fn take(&mut self, state: State, event: Event<'_>) -> State {
         match (state, event) {
             (State::Fresh, Event::RequestHead(head)) => self.start(&head),
@@ -338,6 +341,12 @@ impl Turn<'_> {
             ContentType::Sent
         };
         answer.response.fields.extend(marks.fields);
+        self.verdict(
+            answer
+                .details
+                .strip_prefix("porch_")
+                .unwrap_or(answer.details),
+        );
         self.actions.push(Action::Answer(answer));
         State::Answered {
             content_type,
@@ -386,6 +395,10 @@ impl Turn<'_> {
                 self.actions.push(Action::Call(Operation::Refund(refund)));
             }
         }
+    }
+
+    fn verdict(&mut self, word: &'static str) {
+        self.actions.push(Action::Verdict(word));
     }
 
     fn count(&mut self, count: Count) {

@@ -27,6 +27,7 @@ struct Story {
     client_address: &'static str,
     attributes: Vec<Option<Vec<u8>>>,
     counts: Vec<Count>,
+    verdict: &'static str,
 }
 
 impl Story {
@@ -39,6 +40,7 @@ impl Story {
             client_address: "127.0.0.1:1",
             attributes: vec![],
             counts: vec![],
+            verdict: "",
         }
     }
 
@@ -74,7 +76,12 @@ impl Story {
                 Action::Count(count) => Some(*count),
                 _ => None,
             }));
-        actions.retain(|action| !matches!(action, Action::Count(_)));
+        for action in &actions {
+            if let Action::Verdict(word) = action {
+                self.verdict = word;
+            }
+        }
+        actions.retain(|action| !matches!(action, Action::Count(_) | Action::Verdict(_)));
         actions
     }
 
@@ -1283,6 +1290,25 @@ fn a_bad_key_costs_quota() {
         (400, "key-missing")
     );
     assert!(text(&refusal, "ratelimit").is_some());
+}
+
+#[test]
+fn the_access_log_is_told_the_verdict() {
+    let mut story = Story::both("allow");
+    story.request("GET", "/", &[]);
+    story.reply(admitted(true, &[verdict(false, 2, false)]));
+    assert_eq!(story.verdict, "allowed");
+    story.request_alone("GET");
+    assert_eq!(story.verdict, "unlimited");
+    story.request("GET", "/", &[]);
+    story.reply(admitted(false, &[verdict(true, 0, true)]));
+    assert_eq!(story.verdict, "quota_exceeded");
+    let mut story = Story::of(IDEMPOTENCY);
+    story.executing();
+    story.executes(201, &UPSTREAM, b"");
+    story.reply(Reply::Completed);
+    assert_eq!(story.verdict, "executed");
+    assert_eq!((Story::forwarding().verdict), "forwarded");
 }
 
 #[test]
