@@ -40,7 +40,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) admin: Option<UnixAddress>,
 
-    /// The most buckets to hold in memory, about 110 bytes each. Those used longest ago go to the file.
+    /// The most buckets to hold in memory, about 150 bytes each. Those used longest ago go to the file.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(64..))]
     pub(crate) memory_buckets: u32,
 

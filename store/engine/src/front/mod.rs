@@ -49,7 +49,7 @@ const HELD_MAX: usize = 65_536;
 /// What the front may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Live buckets. Default 1,000,000, about 110 bytes each.
+    /// Live buckets. Default 1,000,000, about 150 bytes each with their places in the tables.
     pub buckets_max: usize,
 }
 
