@@ -39,8 +39,11 @@ async fn ask(address: &UnixAddress, args: &InspectArgs) -> anyhow::Result<Inspec
     let endpoint = Endpoint::from_shared(format!("unix:{path}"))
         .with_context(|| format!("{path}: not a socket's path"))?;
     let channel = endpoint.connect().await.map_err(|error| {
+        // The layers above the cause only say that something failed.
+        let error = anyhow::Error::from(error);
+        let cause = error.root_cause();
         anyhow!(
-            "{path}: no store answers there ({error}); is it running, and is this its admin socket?"
+            "{path}: no store answers there ({cause}); is it running, and is this its admin socket?"
         )
     })?;
     let bucket = args.bucket.as_ref().map(|bucket| bucket.to_vec());

@@ -64,7 +64,11 @@ async fn rows_are_counted_and_a_bucket_is_shown() -> anyhow::Result<()> {
     assert_eq!(inspect(&place, None)?["bucket"], Value::Null);
     store.terminate()?;
     let gone = inspect(&place, None).expect_err("nobody answers any more");
-    assert!(gone.to_string().contains("admin.sock"), "{gone}");
+    let told = gone.to_string();
+    assert!(
+        told.contains("admin.sock") && told.contains("No such file"),
+        "{told}"
+    );
     Ok(())
 }
 
