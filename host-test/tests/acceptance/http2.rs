@@ -1,10 +1,14 @@
 //! Clients that speak HTTP/2: the same answers, and limits of their own in Envoy.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, ready};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body;
 use hyper::client::conn::http2;
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::http::request::Builder;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use porch_host::harness::Stack;
@@ -57,11 +61,52 @@ fn http2_clients_get_the_same() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Posts so many bytes with a key on a connection of its own.
+#[test]
+fn trailers_end_a_request_too() -> anyhow::Result<()> {
+    let stack = keyed()?.start()?;
+    let with_trailers = || {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-checksum", HeaderValue::from_static("4711"));
+        Full::new(Bytes::from_static(b"tea")).with_trailers(ready(Some(Ok(trailers))))
+    };
+    let (first, again) = (
+        exchange(
+            &stack,
+            request(&stack, "/orders", "k").body(with_trailers())?,
+        )?,
+        exchange(
+            &stack,
+            request(&stack, "/orders", "k").body(with_trailers())?,
+        )?,
+    );
+    assert_eq!(first.status().as_u16(), 201, "{first:?}");
+    assert_eq!(again.body(), first.body());
+    assert!(
+        again.headers().contains_key("idempotent-replayed"),
+        "{again:?}"
+    );
+    assert_eq!(stack.upstream.rows()?, 1);
+    Ok(())
+}
+
+/// Posts so many bytes with a key.
 fn post(stack: &Stack, path: &str, key: &str, bytes: usize) -> anyhow::Result<Response<Bytes>> {
-    let request = Request::post(format!("http://{}{path}", stack.envoy.address))
-        .header("idempotency-key", format!("\"{key}\""))
-        .body(Full::new(Bytes::from(vec![b'x'; bytes])))?;
+    exchange(
+        stack,
+        request(stack, path, key).body(Full::new(Bytes::from(vec![b'x'; bytes])))?,
+    )
+}
+
+fn request(stack: &Stack, path: &str, key: &str) -> Builder {
+    let url = format!("http://{}{path}", stack.envoy.address);
+    Request::post(url).header("idempotency-key", format!("\"{key}\""))
+}
+
+/// Sends a request on a connection of its own, and reads the whole answer.
+fn exchange<B>(stack: &Stack, request: Request<B>) -> anyhow::Result<Response<Bytes>>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
     wait_for(async {
         let stream = TokioIo::new(TcpStream::connect(stack.envoy.address).await?);
         let (mut client, connection) = http2::handshake(TokioExecutor::new(), stream).await?;

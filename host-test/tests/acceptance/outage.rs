@@ -1,5 +1,6 @@
 //! The store away: what goes on, what does not, and how it all comes back by itself.
 
+use std::thread;
 use std::time::Duration;
 
 use porch_host::client::{Answer, Request};
@@ -146,5 +147,34 @@ fn a_claim_whose_reply_was_lost_runs_once() -> anyhow::Result<()> {
         }
         store_is_back(&stack)?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_large_upload_waits_for_a_slow_verdict() -> anyhow::Result<()> {
+    let stack = limited(json!([by_client(QUOTA, "600s", 1)]))?.start()?;
+    let large = Request::post("/orders/large", vec![b'x'; 6 << 20]).header(CLIENT, "large");
+    let keyed = Request::post("/orders/keyed?body=binary", vec![b'x'; 1 << 20])
+        .header(CLIENT, "keyed")
+        .key("k");
+    stack.store.hang(true)?;
+    let answers = thread::scope(|scope| {
+        let uploads = [&large, &keyed].map(|request| scope.spawn(|| stack.send(request)));
+        thread::sleep(Duration::from_millis(500));
+        let early = stack.upstream.rows();
+        let resumed = stack.store.hang(false);
+        (
+            uploads.map(|upload| upload.join().expect("a client does not panic")),
+            early,
+            resumed,
+        )
+    });
+    let ([large_answer, keyed_answer], early, resumed) = answers;
+    resumed?;
+    assert_eq!(early?, 0, "nothing passes before its verdict");
+    assert_eq!((large_answer?.status, keyed_answer?.status), (201, 201));
+    assert_eq!(stack.upstream.rows_of("/orders/large")?, 1);
+    assert!(stack.send(&keyed)?.replayed());
+    assert_eq!(stack.upstream.rows()?, 2);
     Ok(())
 }
