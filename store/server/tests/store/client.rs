@@ -128,13 +128,13 @@ impl Client {
         }
     }
 
-    /// Reads until the stream ends; answers how.
+    /// Reads until the stream ends; answers with what error, if any did come.
     pub(crate) async fn read_to_end(&mut self) -> Option<Status> {
         loop {
-            match self.replies.message().await {
-                Ok(Some(_)) => {}
-                Ok(None) => return None,
-                Err(status) => return Some(status),
+            match timeout(PATIENCE, self.replies.message()).await {
+                Ok(Ok(Some(_))) => {}
+                Ok(Ok(None)) | Err(_) => return None,
+                Ok(Err(status)) => return Some(status),
             }
         }
     }
