@@ -145,6 +145,7 @@ fn service() -> anyhow::Result<(Envoy, TempDir)> {
     let directory = tempfile::Builder::new().prefix("porch-").tempdir()?;
     let mut config = EnvoyConfig::shipped()?;
     config.remove_plugin()?;
+    config.remove_access_logs()?;
     config.add_route(&direct("/"))?;
     let mut envoy = Envoy::new(&artifacts.envoy, directory.path(), config, 1);
     envoy.start()?;
@@ -159,6 +160,7 @@ fn stack(
     setup.workers = 1;
     setup.upstream = Some(service);
     setup.config.add_route(&direct("/direct"))?;
+    setup.config.remove_access_logs()?;
     // wrk speaks for all clients: each says who it is, as a load balancer in front would.
     setup.config.trust_hops(1)?;
     edit(&mut setup.config)?;

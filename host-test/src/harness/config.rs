@@ -132,6 +132,19 @@ impl EnvoyConfig {
         Ok(())
     }
 
+    /// Takes the access logs out: a measurement is not about them.
+    ///
+    /// # Errors
+    /// When a listener is missing.
+    pub fn remove_access_logs(&mut self) -> anyhow::Result<()> {
+        for listener in LISTENERS {
+            if let Some(manager) = self.connection_manager(listener)?.as_object_mut() {
+                manager.remove("access_log");
+            }
+        }
+        Ok(())
+    }
+
     /// Names the module that both instances run.
     ///
     /// # Errors
