@@ -6,6 +6,7 @@ use porch_core::record::{Claim, ClaimId};
 
 use crate::{
     layout::{BodyRef, Corrupt, CounterRow},
+    operator::{OperatorAnswer, OperatorOp, ResetAnswer},
     response::Response,
 };
 
@@ -32,13 +33,13 @@ pub struct Caller {
 pub struct Batch {
     pub(crate) counters: Vec<CounterOp>,
     pub(crate) records: Vec<RecordOp>,
-    pub(crate) inspections: Vec<InspectOp>,
+    pub(crate) operations: Vec<OperatorOp>,
 }
 
 impl Batch {
     /// How many operations it carries.
     pub fn len(&self) -> usize {
-        self.counters.len() + self.records.len() + self.inspections.len()
+        self.counters.len() + self.records.len() + self.operations.len()
     }
 
     /// Whether there is nothing to do.
@@ -64,6 +65,8 @@ pub(crate) enum CounterOp {
         bucket: Bucket,
         row: CounterRow,
     },
+    /// Remove the row of a bucket that is not in memory, for an operator.
+    Erase { caller: Caller, bucket: Bucket },
     /// Write the exact count of a bucket that has left memory.
     Evict { bucket: Bucket, row: CounterRow },
 }
@@ -124,12 +127,6 @@ pub enum Resolution {
     },
 }
 
-#[derive(Debug)]
-pub(crate) struct InspectOp {
-    pub(crate) caller: Caller,
-    pub(crate) bucket: Option<Bucket>,
-}
-
 /// What a load found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loaded {
@@ -146,7 +143,8 @@ pub(crate) enum Loaded {
 pub struct Outcomes {
     pub(crate) loads: Vec<Result<Loaded, Corrupt>>,
     pub(crate) records: Vec<RecordAnswer>,
-    pub(crate) inspections: Vec<Inspection>,
+    pub(crate) erased: Vec<ResetAnswer>,
+    pub(crate) operations: Vec<OperatorAnswer>,
 }
 
 /// What record work is answered.
@@ -199,21 +197,6 @@ pub enum ClaimAnswer {
         /// The status that the first caller saw; 0 for none.
         status: u16,
     },
-}
-
-/// What the file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Inspection {
-    /// Rows of `counters`.
-    pub counter_rows: u64,
-    /// Rows of `records`.
-    pub record_rows: u64,
-    /// Chunks in `bodies`.
-    pub body_rows: u64,
-    /// Entries of `expiry`.
-    pub expiry_rows: u64,
-    /// The row of the bucket that was asked for; none also when it is corrupt.
-    pub counter: Option<CounterRow>,
 }
 
 /// A row that an orderly stop writes.

@@ -8,19 +8,26 @@
 //! The caller's loop: take [`Front::next_batch`], [`Store::apply`] it, tell the front how that went with
 //! [`Front::committed`] or [`Front::failed`], and deliver the answers. At most one batch is out at a time.
 
+mod backup;
 mod batch;
+mod bodies;
+mod check;
 mod clock;
 mod error;
 mod front;
 mod layout;
 mod open;
+mod operator;
 mod preflight;
 mod prune;
+mod reader;
 mod records;
 mod response;
 mod store;
+mod usage;
 
-pub use batch::{Batch, Bucket, Caller, ClaimAnswer, Inspection, Key, Outcomes, Resolution};
+pub use batch::{Batch, Bucket, Caller, ClaimAnswer, Key, Outcomes, Resolution};
+pub use check::{CheckEvent, Checked, Finding};
 pub use clock::{Clock, Machine, Start};
 pub use error::{ApplyError, OpenError};
 pub use front::{
@@ -29,10 +36,18 @@ pub use front::{
 };
 pub use layout::{CounterRow, FORMAT};
 pub use open::Options;
+pub use operator::{
+    Damage, Forgotten, Look, RecordState, RecordView, ResetAnswer, Seen, SettleAnswer,
+};
+pub use reader::{ReadError, Reader};
 pub use response::Response;
 pub use store::Store;
+pub use usage::{TableUsage, Usage};
 
 pub use porch_core::{
-    record::{Claim, ClaimId, Fingerprint},
+    address::ClientAddress,
+    idempotency::policy::record_key,
+    limiter::rule::BucketName,
+    record::{Claim, ClaimId, Fingerprint, Settlement},
     window::{LENGTH_S_MAX, RESERVE_MAX},
 };

@@ -7,8 +7,9 @@ use bytes::{Bytes, BytesMut};
 use porch_core::record::{self, Claim, ClaimId, Claimed, Completed, Outcome};
 
 use crate::{
-    batch::{ClaimAnswer, Key, RecordAnswer, RecordAsk, RecordOp, Resolution, chunks},
-    layout::{BodyRef, CHUNK_BYTES, Corrupt, RecordRow, body_key, seal_any, unseal_any},
+    batch::{ClaimAnswer, Key, RecordAnswer, RecordAsk, RecordOp, Resolution},
+    bodies,
+    layout::{BodyRef, CHUNK_BYTES, RecordRow, body_key, seal_any},
     response::Response,
     store::Work,
 };
@@ -139,28 +140,16 @@ fn replay(
     row: Option<&RecordRow>,
     replay_bytes_max: u32,
 ) -> Result<ClaimAnswer, Stop> {
-    let Some(RecordRow {
-        record,
-        body: Some(body),
-    }) = row
-    else {
+    let Some(row) = row else {
         return Err(Stop::Corrupt(
             "the record's row: it has no response".to_owned(),
         ));
     };
-    if body.bytes > replay_bytes_max {
+    if row.body.is_some_and(|body| body.bytes > replay_bytes_max) {
         return Ok(ClaimAnswer::Large);
     }
-    let record::State::Done { status, .. } = record.state else {
-        return Err(Stop::Corrupt("the record's row: it is not DONE".to_owned()));
-    };
-    let bytes = read_body(work, *body)?;
-    match Response::decode(status, bytes) {
-        Some(response) => Ok(ClaimAnswer::Replay(response)),
-        None => Err(Stop::Corrupt(
-            "the response: its lengths do not fit".to_owned(),
-        )),
-    }
+    let response = bodies::read_response(work.tables, work.txn, row)?;
+    response.map(ClaimAnswer::Replay).map_err(Stop::Corrupt)
 }
 
 fn write_body(work: &mut Work<'_, '_>, response: &Response) -> Result<BodyRef, heed::Error> {
@@ -179,22 +168,4 @@ fn write_body(work: &mut Work<'_, '_>, response: &Response) -> Result<BodyRef, h
         id,
         bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
     })
-}
-
-fn read_body(work: &Work<'_, '_>, body: BodyRef) -> Result<Bytes, Stop> {
-    let expected = usize::try_from(body.bytes).unwrap_or(usize::MAX);
-    let mut bytes = BytesMut::with_capacity(expected);
-    for chunk in 0..chunks(body) {
-        let key = body_key(body.id, chunk);
-        let bad = |corrupt| Stop::Corrupt(format!("chunk {chunk} of the response: {corrupt}"));
-        let row = work.tables.bodies.get(work.txn, &key)?;
-        let row = row.ok_or_else(|| bad(Corrupt::Missing))?;
-        bytes.extend_from_slice(unseal_any(&key, row).map_err(bad)?);
-    }
-    if bytes.len() != expected {
-        let found = bytes.len();
-        let corrupt = Corrupt::Length { expected, found };
-        return Err(Stop::Corrupt(format!("the response: {corrupt}")));
-    }
-    Ok(bytes.freeze())
 }

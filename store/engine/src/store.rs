@@ -12,10 +12,12 @@ use std::{
 use heed::{Database, Env, RoTxn, RwTxn, WithoutTls, types::Bytes as Raw};
 
 use crate::{
-    batch::{Batch, Bucket, CounterOp, ExactRow, InspectOp, Inspection, Loaded, Outcomes},
+    batch::{Batch, Bucket, CounterOp, ExactRow, Loaded, Outcomes},
     clock::Clock,
     error::ApplyError,
     layout::{CLOCK, Corrupt, CounterRow, Expiring, NEXT_BODY, Table, encode_number},
+    operator,
+    reader::{Reader, Reads},
     records,
 };
 
@@ -23,7 +25,7 @@ use crate::{
 pub(crate) type Rows = Database<'static, Raw, Raw>;
 
 /// The file's databases.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Tables {
     pub(crate) meta: Rows,
     pub(crate) counters: Rows,
@@ -47,12 +49,13 @@ pub struct Store {
     clock: Clock,
     next_body: u64,
     data: PathBuf,
+    reads: Reads,
     /// Held, not read: the directory is locked while it is open.
     _lock: File,
 }
 
 impl Store {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         env: Env<WithoutTls>,
         tables: Tables,
         clock: Clock,
@@ -66,6 +69,7 @@ impl Store {
             clock,
             next_body,
             data,
+            reads: Reads::default(),
             _lock: lock,
         }
     }
@@ -73,6 +77,21 @@ impl Store {
     /// The logical clock.
     pub const fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Reads the file beside this store, for `backup` and `check`.
+    pub fn reader(&self) -> Reader {
+        Reader::new(
+            self.env.clone(),
+            self.tables,
+            self.data.clone(),
+            self.reads.clone(),
+        )
+    }
+
+    /// Whether a `backup` or a `check` reads the file. The map must not be moved then.
+    pub fn is_read(&self) -> bool {
+        self.reads.any()
     }
 
     /// The data file.
@@ -100,6 +119,9 @@ impl Store {
                     CounterOp::Load { bucket, open, .. } => {
                         outcomes.loads.push(work.load(bucket, open.as_ref())?);
                     }
+                    CounterOp::Erase { bucket, .. } => {
+                        outcomes.erased.push(work.erase_counter(bucket)?);
+                    }
                     CounterOp::Write { bucket, row, .. } | CounterOp::Evict { bucket, row } => {
                         work.write_counter(bucket, row)?;
                         work.prune()?;
@@ -109,8 +131,8 @@ impl Store {
             for op in &batch.records {
                 outcomes.records.push(records::apply(work, op)?);
             }
-            for op in &batch.inspections {
-                outcomes.inspections.push(work.inspect(op)?);
+            for op in &batch.operations {
+                outcomes.operations.push(operator::apply(work, op)?);
             }
             Ok(outcomes)
         })
@@ -245,24 +267,6 @@ impl Work<'_, '_> {
             self.tables.expiry.delete(self.txn, &before.encode())?;
         }
         self.tables.expiry.put(self.txn, &after.encode(), &[])
-    }
-
-    fn inspect(&self, op: &InspectOp) -> Result<Inspection, heed::Error> {
-        let counter = match &op.bucket {
-            Some(bucket) => self
-                .tables
-                .counters
-                .get(self.txn, bucket)?
-                .and_then(|row| CounterRow::decode(bucket, row).ok()),
-            None => None,
-        };
-        Ok(Inspection {
-            counter_rows: self.tables.counters.len(self.txn)?,
-            record_rows: self.tables.records.len(self.txn)?,
-            body_rows: self.tables.bodies.len(self.txn)?,
-            expiry_rows: self.tables.expiry.len(self.txn)?,
-            counter,
-        })
     }
 }
 

@@ -4,7 +4,11 @@ use core::num::NonZeroU32;
 
 use porch_core::record::Claim;
 
-use crate::batch::{Bucket, Caller, ClaimAnswer, Inspection, Key};
+use crate::{
+    batch::{Bucket, Caller, ClaimAnswer, Key},
+    operator::{Damage, Forgotten, RecordView, ResetAnswer, SettleAnswer},
+    usage::Usage,
+};
 
 /// One request's cost against one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,8 +138,14 @@ pub enum Outcome {
         /// A record of this claim was removed.
         released: bool,
     },
-    /// To an inspection.
-    Inspected(Inspected),
+    /// To an operator who looks.
+    Inspected(Box<Inspected>),
+    /// To an operator who forgets a key.
+    Forgotten(Forgotten),
+    /// To an operator who settles a record.
+    Settled(SettleAnswer),
+    /// To an operator who resets a bucket.
+    Reset(ResetAnswer),
     /// To anything: it was not carried out.
     Refused(Refusal),
 }
@@ -187,14 +197,16 @@ impl Refusal {
 }
 
 /// What the store holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspected {
-    /// Rows in the file.
-    pub rows: Inspection,
+    /// Rows and bytes by table.
+    pub usage: Usage,
     /// Buckets in memory.
     pub live_buckets: usize,
     /// The bucket that was asked for, when it is in memory or has a row.
-    pub bucket: Option<BucketView>,
+    pub bucket: Option<Result<BucketView, Damage>>,
+    /// The record that was asked for, when there is one.
+    pub record: Option<Result<RecordView, Damage>>,
 }
 
 /// One bucket's window.

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     batch::{Batch, CounterOp},
     layout::CounterRow,
+    operator::ResetAnswer,
 };
 
 /// What an operation has taken from a bucket, to be given back in that window when its write fails.
@@ -188,6 +189,30 @@ impl Front {
             self.waits.push(seq);
         }
         true
+    }
+
+    /// Opens an empty window in the place of the one that is open, and writes that. What a failed write takes back is
+    /// taken back from the old window, so nothing of it reaches the new one.
+    pub(super) fn start_over(&mut self, now_ms: u64, slots: &[u32]) -> ResetAnswer {
+        self.taken.clear();
+        self.waits.clear();
+        let Some(slot) = slots.first().copied() else {
+            return ResetAnswer::Missing;
+        };
+        let entry = self.table.slot_mut(slot);
+        let Some(old) = entry.open(now_ms).copied() else {
+            return ResetAnswer::Missing;
+        };
+        entry.window = None;
+        let window = self.open_window(now_ms, slot, now_ms, old.length_s());
+        let seq = self.write(slot, &window, 0);
+        self.taken.push(Taken {
+            slot,
+            start_ms: window.start_ms(),
+            cost: 0,
+        });
+        self.waits.push(seq);
+        ResetAnswer::Reset { count: old.count }
     }
 
     /// The open window of a slot, or a new one. A row of the window before that is still on its way counts no more.

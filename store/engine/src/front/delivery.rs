@@ -2,13 +2,13 @@
 
 use super::{
     Front, Held,
-    call::{Answer, BucketView, Inspected, Outcome, Refusal},
+    call::{Answer, Outcome, Refusal},
     parked::Waiting,
     table::Flying,
 };
 use crate::{
     batch::{
-        Batch, Bucket, Caller, ClaimAnswer, CounterOp, Inspection, Outcomes, RecordAnswer,
+        Batch, Caller, ClaimAnswer, CounterOp, Outcomes, RecordAnswer,
         RecordAsk, RecordOp,
     },
     layout::CounterRow,
@@ -25,6 +25,7 @@ impl Front {
     ) {
         self.out = false;
         let mut loads = outcomes.loads.into_iter();
+        let mut erased = outcomes.erased.into_iter();
         for op in batch.counters {
             match op {
                 CounterOp::Load { slot, .. } => match loads.next() {
@@ -38,18 +39,22 @@ impl Front {
                     }
                 },
                 CounterOp::Write { slot, seq, row, .. } => self.written(slot, seq, &row, answers),
+                CounterOp::Erase { caller, .. } => {
+                    self.erasing -= 1;
+                    let outcome = match erased.next() {
+                        Some(answer) => Outcome::Reset(answer),
+                        None => Outcome::Refused(Refusal::unavailable("not removed")),
+                    };
+                    answers.push(Answer { caller, outcome });
+                }
                 CounterOp::Evict { .. } => {}
             }
         }
         for (op, answer) in batch.records.into_iter().zip(outcomes.records) {
             self.record_done(now_ms, &op, answer, answers);
         }
-        for (op, rows) in batch.inspections.into_iter().zip(outcomes.inspections) {
-            let inspected = self.inspected(now_ms, op.bucket.as_ref(), rows);
-            answers.push(Answer {
-                caller: op.caller,
-                outcome: Outcome::Inspected(inspected),
-            });
+        for (op, answer) in batch.operations.iter().zip(outcomes.operations) {
+            self.operated(now_ms, op, answer, answers);
         }
     }
 
@@ -64,13 +69,18 @@ impl Front {
                 CounterOp::Write { slot, seq, .. } => {
                     self.not_written(slot, seq, &refusal, answers);
                 }
+                CounterOp::Erase { caller, .. } => {
+                    self.erasing -= 1;
+                    let outcome = Outcome::Refused(refusal.clone());
+                    answers.push(Answer { caller, outcome });
+                }
                 // The file keeps the bucket's ceiling, as after a crash.
                 CounterOp::Evict { .. } => {}
             }
         }
         let records = batch.records.iter().map(|op| op.caller);
-        let inspections = batch.inspections.iter().map(|op| op.caller);
-        answers.extend(records.chain(inspections).map(|caller| Answer {
+        let operations = batch.operations.iter().map(|op| op.caller);
+        answers.extend(records.chain(operations).map(|caller| Answer {
             caller,
             outcome: Outcome::Refused(refusal.clone()),
         }));
@@ -226,30 +236,6 @@ impl Front {
                 }
             }
             Held::Cold { .. } => debug_assert!(false, "what waits for a row waits for no write"),
-        }
-    }
-
-    fn inspected(&self, now_ms: u64, bucket: Option<&Bucket>, rows: Inspection) -> Inspected {
-        let slot = bucket.and_then(|bucket| self.table.find(bucket));
-        let window = match slot {
-            Some(slot) => self.table.slot(slot).window,
-            None => rows.counter.map(|row| row.window()),
-        };
-        let in_file = rows
-            .counter
-            .filter(|row| window.is_some_and(|window| window.start_ms() == row.start_ms));
-        let is_known = slot.is_some() || rows.counter.is_some();
-        Inspected {
-            rows,
-            live_buckets: self.table.len(),
-            bucket: is_known.then(|| BucketView {
-                window_start_ms: window.map_or(0, |window| window.start_ms()),
-                window_s: window.map_or(0, |window| window.length_s().get()),
-                count: window.map_or(0, |window| window.count),
-                ceiling: in_file.map_or(0, |row| row.ceiling),
-                live: slot.is_some(),
-                expired: window.is_some_and(|window| !window.is_open(now_ms)),
-            }),
         }
     }
 }

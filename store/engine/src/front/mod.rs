@@ -18,6 +18,7 @@ mod call;
 mod cold;
 mod counters;
 mod delivery;
+mod operator;
 mod parked;
 mod queue;
 mod table;
@@ -34,7 +35,7 @@ use self::{
     table::Table,
 };
 use crate::batch::{
-    Batch, Bucket, Caller, ClaimAnswer, ExactRow, InspectOp, Key, RecordAsk, RecordOp, Resolution,
+    Batch, Bucket, Caller, ClaimAnswer, ExactRow, Key, RecordAsk, RecordOp, Resolution,
 };
 use crate::{error::ApplyError, store::Store};
 
@@ -73,6 +74,8 @@ pub struct Front {
     cold: HashMap<u32, Vec<usize>>,
     /// Who waits for a write, by its number.
     waiting: HashMap<u64, Vec<usize>>,
+    /// Rows that operators have asked to be removed and that are not yet.
+    erasing: usize,
     /// A batch is out.
     out: bool,
     closed: bool,
@@ -110,6 +113,7 @@ enum Job {
     Admit(Vec<Hit>),
     Charge(Charge),
     Refund(Refund),
+    Reset,
 }
 
 impl Front {
@@ -123,6 +127,7 @@ impl Front {
             held: Slab::new(),
             cold: HashMap::new(),
             waiting: HashMap::new(),
+            erasing: 0,
             out: false,
             closed: false,
             slots: Vec::new(),
@@ -217,21 +222,6 @@ impl Front {
     ) -> Option<Outcome> {
         self.abandoned.insert(now_ms, claim_id, lease_ms);
         self.queue_record(caller, key, RecordAsk::Abandon { claim_id })
-    }
-
-    /// Counts rows, and shows one bucket's window. `None`: the answer comes with a batch.
-    pub fn inspect(&mut self, caller: Caller, bucket: Option<Bucket>) -> Option<Outcome> {
-        let op = InspectOp { caller, bucket };
-        if self.closed {
-            return Some(Outcome::Refused(Refusal::stopping()));
-        }
-        if self.queue.push_inspection(op) {
-            None
-        } else {
-            Some(Outcome::Refused(Refusal::unavailable(
-                "too many inspections wait",
-            )))
-        }
     }
 
     /// Whether [`Front::next_batch`] has something to hand out.
@@ -413,6 +403,7 @@ impl Front {
             Job::Refund(refund) => Outcome::Refunded {
                 applied: self.give_back(now_ms, refund, slots),
             },
+            Job::Reset => Outcome::Reset(self.start_over(now_ms, slots)),
         };
         let mut outcome = Some(outcome);
         let settled =

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 
 use crate::{
-    batch::{Batch, CounterOp, InspectOp, RecordOp},
+    batch::{Batch, CounterOp, RecordOp},
     layout::CounterRow,
+    operator::OperatorOp,
 };
 
 /// Operations in a batch.
@@ -20,8 +21,8 @@ const BATCH_BODY_BYTES_MAX: usize = 128 * 1024;
 const RECORDS_MAX: usize = 65_536;
 /// Bytes of responses that wait.
 const BODY_BYTES_MAX: usize = 64 << 20;
-/// Inspections that wait.
-const INSPECTIONS_MAX: usize = 64;
+/// Operators' calls that wait.
+const OPERATIONS_MAX: usize = 64;
 
 /// Work in the order it came.
 #[derive(Debug, Default)]
@@ -31,14 +32,14 @@ pub(super) struct Queue {
     first: u64,
     records: VecDeque<RecordOp>,
     body_bytes: usize,
-    inspections: VecDeque<InspectOp>,
+    operations: VecDeque<OperatorOp>,
     /// Counters went before a large response; now it is its turn.
     large_next: bool,
 }
 
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
-        self.counters.is_empty() && self.records.is_empty() && self.inspections.is_empty()
+        self.counters.is_empty() && self.records.is_empty() && self.operations.is_empty()
     }
 
     /// The number that the next counter operation gets.
@@ -60,7 +61,7 @@ impl Queue {
     pub(super) fn row(&self, seq: u64) -> Option<&CounterRow> {
         match self.counters.get(self.position(seq)?)? {
             CounterOp::Write { row, .. } => Some(row),
-            CounterOp::Load { .. } | CounterOp::Evict { .. } => None,
+            CounterOp::Load { .. } | CounterOp::Erase { .. } | CounterOp::Evict { .. } => None,
         }
     }
 
@@ -86,11 +87,11 @@ impl Queue {
     }
 
     /// False when it does not fit; then it was not taken.
-    pub(super) fn push_inspection(&mut self, op: InspectOp) -> bool {
-        if self.inspections.len() >= INSPECTIONS_MAX {
+    pub(super) fn push_operation(&mut self, op: OperatorOp) -> bool {
+        if self.operations.len() >= OPERATIONS_MAX {
             return false;
         }
-        self.inspections.push_back(op);
+        self.operations.push_back(op);
         true
     }
 
@@ -124,7 +125,7 @@ impl Queue {
             room -= bytes;
             batch.records.extend(self.pop_record());
         }
-        batch.inspections.extend(self.inspections.drain(..));
+        batch.operations.extend(self.operations.drain(..));
         batch
     }
 

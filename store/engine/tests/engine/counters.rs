@@ -510,7 +510,7 @@ fn rows_stay_few_when_every_bucket_is_new() {
         driver.now_ms += 100;
     }
     let caller = driver.caller();
-    driver.front.inspect(caller, None);
+    driver.front.inspect(caller, porch_engine::Look::default());
     let mut answers = Vec::new();
     driver.drain(&mut answers);
     match &answers[..] {
@@ -521,8 +521,8 @@ fn rows_stay_few_when_every_bucket_is_new() {
             },
         ] => {
             // Ten are open at any time; what has ended goes with the next write.
-            assert!(inspected.rows.counter_rows <= 11, "{inspected:?}");
-            assert_eq!(inspected.rows.expiry_rows, inspected.rows.counter_rows);
+            assert!(inspected.usage.counters.rows <= 11, "{inspected:?}");
+            assert_eq!(inspected.usage.expiry.rows, inspected.usage.counters.rows);
         }
         other => panic!("expected an inspection, came {other:?}"),
     }

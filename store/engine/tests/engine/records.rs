@@ -308,7 +308,7 @@ impl World {
             self.commit();
         }
         let caller = self.driver.caller();
-        self.driver.front.inspect(caller, None);
+        self.driver.front.inspect(caller, porch_engine::Look::default());
         let mut answers = Vec::new();
         self.driver.drain(&mut answers);
         match &answers[..] {
@@ -318,9 +318,9 @@ impl World {
                     ..
                 },
             ] => {
-                let rows = inspected.rows;
+                let usage = inspected.usage;
                 assert_eq!(
-                    (rows.record_rows, rows.body_rows, rows.expiry_rows),
+                    (usage.records.rows, usage.bodies.rows, usage.expiry.rows),
                     (1, 0, 1),
                     "the last claim's only"
                 );
