@@ -72,7 +72,9 @@ impl Reader {
         match copied {
             Ok(Ok(())) => Ok(bytes),
             Ok(Err(source)) => Err(self.lmdb("copy it")(source)),
-            Err(_) => Err(io("copy the file")(io::Error::other("the thread ended badly"))),
+            Err(_) => Err(io("copy the file")(io::Error::other(
+                "the thread ended badly",
+            ))),
         }
     }
 

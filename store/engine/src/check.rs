@@ -288,7 +288,8 @@ impl<F: FnMut(CheckEvent) -> ControlFlow<()>> Check<'_, F> {
         let entry = entry.encode();
         let found = self.reader.tables.expiry.get(self.txn, &entry);
         if found.map_err(self.reader.lmdb("read `expiry`"))?.is_none() {
-            let found = format!("it has no entry in `expiry` at {expires_ms}, so it is never pruned");
+            let found =
+                format!("it has no entry in `expiry` at {expires_ms}, so it is never pruned");
             self.wrong(name, hex(&key), found)?;
         }
         Ok(())

@@ -3,7 +3,6 @@
 //! `porch_core::record` decides; here are the rows. A row that cannot be read is refused and left as it is: nothing
 //! is executed or written on a guess.
 
-use bytes::{Bytes, BytesMut};
 use porch_core::record::{self, Claim, ClaimId, Claimed, Completed, Outcome};
 
 use crate::{

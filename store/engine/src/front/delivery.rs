@@ -7,10 +7,7 @@ use super::{
     table::Flying,
 };
 use crate::{
-    batch::{
-        Batch, Caller, ClaimAnswer, CounterOp, Outcomes, RecordAnswer,
-        RecordAsk, RecordOp,
-    },
+    batch::{Batch, Caller, ClaimAnswer, CounterOp, Outcomes, RecordAnswer, RecordAsk, RecordOp},
     layout::CounterRow,
 };
 

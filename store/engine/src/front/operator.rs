@@ -9,7 +9,9 @@ use super::{
 use crate::{
     batch::{Bucket, Caller, CounterOp, Key},
     layout::CounterRow,
-    operator::{Damage, Forgotten, Look, OperatorAnswer, OperatorAsk, OperatorOp, Seen, SettleAnswer},
+    operator::{
+        Damage, Forgotten, Look, OperatorAnswer, OperatorAsk, OperatorOp, Seen, SettleAnswer,
+    },
 };
 
 /// Removals of rows that wait.

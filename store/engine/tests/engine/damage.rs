@@ -10,7 +10,7 @@ use porch_engine::{
 
 use crate::driver::{Driver, hit, machine};
 
-fn claim(key: u8, id: u8) -> ClaimCall {
+pub(crate) fn claim(key: u8, id: u8) -> ClaimCall {
     ClaimCall {
         key: [key; 32],
         claim: Claim {
@@ -26,7 +26,7 @@ fn claim(key: u8, id: u8) -> ClaimCall {
     }
 }
 
-fn ask(driver: &mut Driver, call: &ClaimCall) -> Outcome {
+pub(crate) fn ask(driver: &mut Driver, call: &ClaimCall) -> Outcome {
     let caller = driver.caller();
     let now_ms = driver.now_ms;
     let mut answers = Vec::new();
@@ -36,7 +36,7 @@ fn ask(driver: &mut Driver, call: &ClaimCall) -> Outcome {
     })
 }
 
-fn complete(driver: &mut Driver, key: u8, id: u8, body: Bytes) {
+pub(crate) fn complete(driver: &mut Driver, key: u8, id: u8, body: Bytes) {
     let caller = driver.caller();
     let response = Response {
         status: 200,
@@ -51,7 +51,7 @@ fn complete(driver: &mut Driver, key: u8, id: u8, body: Bytes) {
 }
 
 /// Flips a bit after each place where `pattern` stands in the file, and opens it again.
-fn damage(driver: Driver, pattern: &[u8]) -> Driver {
+pub(crate) fn damage(driver: Driver, pattern: &[u8]) -> Driver {
     let Driver { store, dir, .. } = driver;
     let path = store.path().to_owned();
     drop(store);

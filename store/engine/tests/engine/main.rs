@@ -8,6 +8,7 @@ mod damage;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod operator;
 mod parked;
 #[cfg(test)]
 mod records;

@@ -308,7 +308,9 @@ impl World {
             self.commit();
         }
         let caller = self.driver.caller();
-        self.driver.front.inspect(caller, porch_engine::Look::default());
+        self.driver
+            .front
+            .inspect(caller, porch_engine::Look::default());
         let mut answers = Vec::new();
         self.driver.drain(&mut answers);
         match &answers[..] {
