@@ -332,8 +332,14 @@ pub struct InspectRequest {
     /// Show this bucket's window too. 32 bytes, or empty.
     #[prost(bytes = "bytes", tag = "1")]
     pub bucket: ::prost::bytes::Bytes,
+    /// Show this record too. 32 bytes, or empty.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub record: ::prost::bytes::Bytes,
+    /// With the response that is kept for it.
+    #[prost(bool, tag = "3")]
+    pub body: bool,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InspectReply {
     #[prost(uint64, tag = "1")]
     pub counter_rows: u64,
@@ -352,6 +358,15 @@ pub struct InspectReply {
     /// Set when a bucket was asked for and is in memory or has a row.
     #[prost(message, optional, tag = "7")]
     pub bucket: ::core::option::Option<BucketWindow>,
+    /// What is wrong with the row of the bucket that was asked for; empty when nothing is.
+    #[prost(string, tag = "8")]
+    pub bucket_damage: ::prost::alloc::string::String,
+    /// Set when a record was asked for and there is one.
+    #[prost(message, optional, tag = "9")]
+    pub record: ::core::option::Option<RecordView>,
+    /// What is wrong with the row of the record that was asked for; empty when nothing is.
+    #[prost(string, tag = "10")]
+    pub record_damage: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BucketWindow {
@@ -371,6 +386,230 @@ pub struct BucketWindow {
     /// The window has ended.
     #[prost(bool, tag = "6")]
     pub expired: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RecordView {
+    #[prost(enumeration = "RecordState", tag = "1")]
+    pub state: i32,
+    /// The response's status; 0 when there is none, or nobody was told one.
+    #[prost(uint32, tag = "2")]
+    pub status: u32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub claim_id: ::prost::bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub fingerprint: ::prost::bytes::Bytes,
+    /// 0 unless it is pending.
+    #[prost(uint64, tag = "5")]
+    pub lease_left_ms: u64,
+    /// Since it was completed, or became unknown; 0 while it is pending.
+    #[prost(uint64, tag = "6")]
+    pub completed_ago_ms: u64,
+    /// How long its response is still kept; 0 when none is.
+    #[prost(uint64, tag = "7")]
+    pub kept_for_ms: u64,
+    /// How long until the key is new again.
+    #[prost(uint64, tag = "8")]
+    pub remembered_for_ms: u64,
+    /// The kept response with its header lines; 0 when none is.
+    #[prost(uint64, tag = "9")]
+    pub response_bytes: u64,
+    /// When it was asked for.
+    #[prost(message, optional, tag = "10")]
+    pub response: ::core::option::Option<Response>,
+    /// What is wrong with the kept response, when it was asked for; empty when nothing is.
+    #[prost(string, tag = "11")]
+    pub response_damage: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatsRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StatsReply {
+    /// The release.
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+    /// Of the shared-data channel.
+    #[prost(uint32, tag = "2")]
+    pub protocol: u32,
+    /// Of the data file.
+    #[prost(uint32, tag = "3")]
+    pub format: u32,
+    /// The store's logical clock.
+    #[prost(uint64, tag = "4")]
+    pub now_ms: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub table: ::prost::alloc::vec::Vec<TableUsage>,
+    /// The data file's size, with what is free in it.
+    #[prost(uint64, tag = "6")]
+    pub file_bytes: u64,
+    /// The data file's largest size.
+    #[prost(uint64, tag = "7")]
+    pub limit_bytes: u64,
+    /// Buckets held in memory.
+    #[prost(uint64, tag = "8")]
+    pub live_buckets: u64,
+    /// Streams of filters that are open.
+    #[prost(uint64, tag = "9")]
+    pub channels: u64,
+    /// What was counted since the start, by the names of the metrics.
+    #[prost(message, repeated, tag = "10")]
+    pub total: ::prost::alloc::vec::Vec<Total>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TableUsage {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    /// Pages that it takes.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Total {
+    /// As in the metrics, such as `porch_store_admits_total`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its one label's value; empty when it has none.
+    #[prost(string, tag = "2")]
+    pub label: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub value: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetRequest {
+    /// 32 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub record: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetReply {
+    /// A row was removed.
+    #[prost(bool, tag = "1")]
+    pub removed: bool,
+    /// How the record stood.
+    #[prost(enumeration = "RecordState", tag = "2")]
+    pub state: i32,
+    /// What was wrong with the row that was removed; empty when nothing was.
+    #[prost(string, tag = "3")]
+    pub damage: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SettleRequest {
+    /// 32 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub record: ::prost::bytes::Bytes,
+    #[prost(oneof = "settle_request::Outcome", tags = "2, 3")]
+    pub outcome: ::core::option::Option<settle_request::Outcome>,
+}
+/// Nested message and enum types in `SettleRequest`.
+pub mod settle_request {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Outcome {
+        /// Upstream did not execute: the record goes, and a retry executes.
+        #[prost(message, tag = "2")]
+        Released(super::Released),
+        /// Upstream executed: a retry is refused, with this status in its answer.
+        #[prost(message, tag = "3")]
+        Tombstone(super::Tombstone),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Released {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SettleReply {
+    /// It was unknown, and is settled.
+    #[prost(bool, tag = "1")]
+    pub settled: bool,
+    /// How the record stood that was left as it is; unspecified when there is none.
+    #[prost(enumeration = "RecordState", tag = "2")]
+    pub state: i32,
+    /// What is wrong with the row that was left as it is; empty when nothing is.
+    #[prost(string, tag = "3")]
+    pub damage: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResetRequest {
+    /// 32 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub bucket: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResetReply {
+    /// A window was open, or a damaged row was there.
+    #[prost(bool, tag = "1")]
+    pub reset: bool,
+    /// What the window had counted; at most, when the bucket was not in memory.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    /// What was wrong with the row that was removed; empty when nothing was.
+    #[prost(string, tag = "3")]
+    pub damage: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupRequest {
+    /// How long it may read beside the writer; 0 means 300,000 beside a running store, and no limit on a stopped one.
+    #[prost(uint64, tag = "1")]
+    pub time_limit_ms: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupReply {
+    /// The next bytes of the file.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub chunk: ::prost::bytes::Bytes,
+    /// About how many bytes the file will have.
+    #[prost(uint64, tag = "2")]
+    pub expected_bytes: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckRequest {
+    /// As in BackupRequest.
+    #[prost(uint64, tag = "1")]
+    pub time_limit_ms: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckReply {
+    #[prost(oneof = "check_reply::Event", tags = "1, 2, 3")]
+    pub event: ::core::option::Option<check_reply::Event>,
+}
+/// Nested message and enum types in `CheckReply`.
+pub mod check_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        #[prost(message, tag = "1")]
+        Progress(super::CheckProgress),
+        #[prost(message, tag = "2")]
+        Finding(super::CheckFinding),
+        #[prost(message, tag = "3")]
+        Summary(super::CheckSummary),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckProgress {
+    #[prost(uint64, tag = "1")]
+    pub done: u64,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckFinding {
+    /// The table.
+    #[prost(string, tag = "1")]
+    pub table: ::prost::alloc::string::String,
+    /// The row's key: hexadecimal digits, or its name in `meta`.
+    #[prost(string, tag = "2")]
+    pub row: ::prost::alloc::string::String,
+    /// What is wrong with it.
+    #[prost(string, tag = "3")]
+    pub found: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckSummary {
+    /// Rows looked at.
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    /// How many things are wrong; the first 1,000 were told.
+    #[prost(uint64, tag = "2")]
+    pub findings: u64,
 }
 /// As gRPC numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -405,6 +644,46 @@ impl Code {
             "CODE_UNIMPLEMENTED" => Some(Self::Unimplemented),
             "CODE_UNAVAILABLE" => Some(Self::Unavailable),
             "CODE_DATA_LOSS" => Some(Self::DataLoss),
+            _ => None,
+        }
+    }
+}
+/// Where a record stands, as it reads now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RecordState {
+    Unspecified = 0,
+    /// Leased to its claim.
+    Pending = 1,
+    /// Executed, and the response is kept.
+    Done = 2,
+    /// Executed; the response is not kept.
+    Tombstone = 3,
+    /// It cannot be known whether upstream executed.
+    Unknown = 4,
+}
+impl RecordState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RECORD_STATE_UNSPECIFIED",
+            Self::Pending => "RECORD_STATE_PENDING",
+            Self::Done => "RECORD_STATE_DONE",
+            Self::Tombstone => "RECORD_STATE_TOMBSTONE",
+            Self::Unknown => "RECORD_STATE_UNKNOWN",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RECORD_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "RECORD_STATE_PENDING" => Some(Self::Pending),
+            "RECORD_STATE_DONE" => Some(Self::Done),
+            "RECORD_STATE_TOMBSTONE" => Some(Self::Tombstone),
+            "RECORD_STATE_UNKNOWN" => Some(Self::Unknown),
             _ => None,
         }
     }
@@ -791,7 +1070,7 @@ pub mod admin_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// On a socket of its own, mode 0600, never on the channel.
+    /// On a socket of its own, mode 0600, never on the channel. Times are durations, counted from the answer.
     #[derive(Debug, Clone)]
     pub struct AdminClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -861,6 +1140,7 @@ pub mod admin_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        /// Row counts, one bucket's window, one record.
         pub async fn inspect(
             &mut self,
             request: impl tonic::IntoRequest<super::InspectRequest>,
@@ -879,6 +1159,127 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Inspect"));
             self.inner.unary(req, path, codec).await
         }
+        /// How full the store is, and what it has answered since it started.
+        pub async fn stats(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Stats");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Stats"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a record, and fences its lease if one is out: a retry executes.
+        pub async fn forget(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForgetRequest>,
+        ) -> std::result::Result<tonic::Response<super::ForgetReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Forget");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Forget"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Settles a record whose outcome is unknown.
+        pub async fn settle(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SettleRequest>,
+        ) -> std::result::Result<tonic::Response<super::SettleReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Settle");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Settle"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes back all that a bucket has counted.
+        pub async fn reset(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResetRequest>,
+        ) -> std::result::Result<tonic::Response<super::ResetReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Reset");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Reset"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// A compact copy of the data file as of one moment, in order. One backup or check at a time, else
+        /// RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED at its time limit. Whole only when the stream ends OK.
+        pub async fn backup(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::BackupReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Backup");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Backup"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Looks at every row. The summary comes last, and only when every row was looked at.
+        pub async fn check(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CheckRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::CheckReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/porch.v1.Admin/Check");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("porch.v1.Admin", "Check"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -895,12 +1296,56 @@ pub mod admin_server {
     /// Generated trait containing gRPC methods that should be implemented for use with AdminServer.
     #[async_trait]
     pub trait Admin: std::marker::Send + std::marker::Sync + 'static {
+        /// Row counts, one bucket's window, one record.
         async fn inspect(
             &self,
             request: tonic::Request<super::InspectRequest>,
         ) -> std::result::Result<tonic::Response<super::InspectReply>, tonic::Status>;
+        /// How full the store is, and what it has answered since it started.
+        async fn stats(
+            &self,
+            request: tonic::Request<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status>;
+        /// Removes a record, and fences its lease if one is out: a retry executes.
+        async fn forget(
+            &self,
+            request: tonic::Request<super::ForgetRequest>,
+        ) -> std::result::Result<tonic::Response<super::ForgetReply>, tonic::Status>;
+        /// Settles a record whose outcome is unknown.
+        async fn settle(
+            &self,
+            request: tonic::Request<super::SettleRequest>,
+        ) -> std::result::Result<tonic::Response<super::SettleReply>, tonic::Status>;
+        /// Takes back all that a bucket has counted.
+        async fn reset(
+            &self,
+            request: tonic::Request<super::ResetRequest>,
+        ) -> std::result::Result<tonic::Response<super::ResetReply>, tonic::Status>;
+        /// Server streaming response type for the Backup method.
+        type BackupStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::BackupReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A compact copy of the data file as of one moment, in order. One backup or check at a time, else
+        /// RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED at its time limit. Whole only when the stream ends OK.
+        async fn backup(
+            &self,
+            request: tonic::Request<super::BackupRequest>,
+        ) -> std::result::Result<tonic::Response<Self::BackupStream>, tonic::Status>;
+        /// Server streaming response type for the Check method.
+        type CheckStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::CheckReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Looks at every row. The summary comes last, and only when every row was looked at.
+        async fn check(
+            &self,
+            request: tonic::Request<super::CheckRequest>,
+        ) -> std::result::Result<tonic::Response<Self::CheckStream>, tonic::Status>;
     }
-    /// On a socket of its own, mode 0600, never on the channel.
+    /// On a socket of its own, mode 0600, never on the channel. Times are durations, counted from the answer.
     #[derive(Debug)]
     pub struct AdminServer<T> {
         inner: Arc<T>,
@@ -1016,6 +1461,270 @@ pub mod admin_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Stats" => {
+                    #[allow(non_camel_case_types)]
+                    struct StatsSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::StatsRequest>
+                    for StatsSvc<T> {
+                        type Response = super::StatsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StatsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Forget" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForgetSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::ForgetRequest>
+                    for ForgetSvc<T> {
+                        type Response = super::ForgetReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForgetRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::forget(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForgetSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Settle" => {
+                    #[allow(non_camel_case_types)]
+                    struct SettleSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::SettleRequest>
+                    for SettleSvc<T> {
+                        type Response = super::SettleReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SettleRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::settle(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SettleSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Reset" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResetSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::ResetRequest>
+                    for ResetSvc<T> {
+                        type Response = super::ResetReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResetRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::reset(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResetSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Backup" => {
+                    #[allow(non_camel_case_types)]
+                    struct BackupSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::ServerStreamingService<super::BackupRequest>
+                    for BackupSvc<T> {
+                        type Response = super::BackupReply;
+                        type ResponseStream = T::BackupStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BackupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::backup(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BackupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/porch.v1.Admin/Check" => {
+                    #[allow(non_camel_case_types)]
+                    struct CheckSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::ServerStreamingService<super::CheckRequest>
+                    for CheckSvc<T> {
+                        type Response = super::CheckReply;
+                        type ResponseStream = T::CheckStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CheckRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::check(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CheckSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
