@@ -42,6 +42,16 @@ impl Batch {
         self.counters.len() + self.records.len() + self.operations.len()
     }
 
+    /// How many ceilings of live buckets it writes.
+    pub fn ceilings(&self) -> usize {
+        let writes = self.counters.iter().filter(|op| match op {
+            CounterOp::Write { .. } => true,
+            CounterOp::Load { open, .. } => open.is_some(),
+            CounterOp::Erase { .. } | CounterOp::Evict { .. } => false,
+        });
+        writes.count()
+    }
+
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -76,6 +76,9 @@ fn put_in(
             }));
         }
     });
+    for reply in &replies {
+        desk.metrics().answered_in(reply);
+    }
     outlet.answered(replies.len());
     replies
 }

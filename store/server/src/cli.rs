@@ -2,9 +2,13 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
-use porch_engine::Bucket;
+use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
+
+use crate::command::{
+    backup::BackupArgs, check::CheckArgs, completions::CompletionsArgs, forget::ForgetArgs,
+    inspect::InspectArgs, reset::ResetArgs, settle::SettleArgs, stats::StatsArgs,
+};
 
 /// Durable rate limits and idempotency keys for porch filters: keeps counters, records and time in one file.
 #[derive(Debug, Parser)]
@@ -18,8 +22,25 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the store until SIGTERM or SIGINT.
     Serve(ServeArgs),
-    /// Ask a running store for its row counts, its clock, and one bucket's window.
+    /// Show row counts, one bucket's window, and one key's record.
     Inspect(InspectArgs),
+    /// Show how full the store is, and what it has answered since it started.
+    Stats(StatsArgs),
+    /// Remove a key's record, so that a retry executes. A lease that is out is fenced: what its claim completes is
+    /// refused.
+    Forget(ForgetArgs),
+    /// Settle a record whose outcome is unknown, after a look at upstream. Exit code 1 when there is none such.
+    Settle(SettleArgs),
+    /// Take back all that a bucket has counted. Workers that remember it as spent go on refusing until its window would
+    /// have ended.
+    Reset(ResetArgs),
+    /// Copy the data file, compacted and as of one moment, while the store runs.
+    Backup(BackupArgs),
+    /// Look at every row: its checksum, the index against the tables, the responses against the records. Exit code 1
+    /// when anything is wrong.
+    Check(CheckArgs),
+    /// Print a script that completes this command line in a shell.
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -53,24 +74,18 @@ pub(crate) struct ServeArgs {
     pub(crate) log: LevelFilter,
 }
 
+/// Which store.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("store").required(true))]
-pub(crate) struct InspectArgs {
-    /// The running store's admin socket.
-    #[arg(long, value_name = "unix:PATH", group = "store")]
-    pub(crate) admin: Option<UnixAddress>,
-
-    /// The running store's data directory; means the socket admin.sock in it.
-    #[arg(long, value_name = "DIR", group = "store")]
+#[group(id = "store", required = true, multiple = false)]
+pub(crate) struct StoreArgs {
+    /// The store's data directory. When a store runs on it, that one is asked, at the socket admin.sock in it; else
+    /// the directory is opened.
+    #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
-    /// Show this bucket's window too: its SHA-256, 64 hexadecimal digits.
-    #[arg(long, value_name = "HEX", value_parser = bucket)]
-    pub(crate) bucket: Option<Bucket>,
-
-    /// Print one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// The running store's admin socket.
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) admin: Option<UnixAddress>,
 }
 
 /// `unix:PATH`.
@@ -106,18 +121,6 @@ fn octal_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-fn bucket(text: &str) -> Result<Bucket, String> {
-    let came = || format!("expected 64 hexadecimal digits, came `{text}`");
-    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(came());
-    }
-    let mut bucket = Bucket::default();
-    for (byte, at) in bucket.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| came())?;
-    }
-    Ok(bucket)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -139,14 +142,5 @@ mod tests {
         assert!(told.contains("in octal"), "{told}");
         let told = error(&["porch-store", "inspect", "--data", "d", "--bucket", "zz"]);
         assert!(told.contains("64 hexadecimal digits"), "{told}");
-    }
-
-    #[test]
-    fn a_bucket_is_read_from_hex() {
-        let text = format!("{}ff", "00".repeat(31));
-        let mut expected = [0; 32];
-        expected[31] = 255;
-        assert_eq!(bucket(&text), Ok(expected));
-        assert!(bucket(&"+1".repeat(32)).is_err());
     }
 }

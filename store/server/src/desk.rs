@@ -19,6 +19,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
+    metrics::Metrics,
     outlet::{self, Outlet, ReplyStream},
     reply,
 };
@@ -33,6 +34,7 @@ pub(crate) struct Desk {
     parked: Notify,
     clock: Clock,
     waiters: Mutex<Waiters>,
+    metrics: Metrics,
 }
 
 #[derive(Debug, Default)]
@@ -52,14 +54,25 @@ pub(crate) enum Answered<T> {
 }
 
 impl Desk {
-    pub(crate) fn new(limits: Limits, clock: Clock) -> Self {
+    pub(crate) fn new(limits: Limits, clock: Clock, metrics: Metrics) -> Self {
         Self {
             front: Mutex::new(Front::new(limits)),
             work: Condvar::new(),
             parked: Notify::new(),
             clock,
             waiters: Mutex::default(),
+            metrics,
         }
+    }
+
+    /// What is counted.
+    pub(crate) const fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Streams that are open.
+    pub(crate) fn channels(&self) -> usize {
+        self.waiters().streams.len()
     }
 
     /// The logical time, in milliseconds.
@@ -193,6 +206,9 @@ impl Desk {
             let mut replies = vec![reply::reply(caller.call, outcome)];
             while let Some(answer) = answers.next_if(|answer| answer.caller.stream == stream) {
                 replies.push(reply::reply(answer.caller.call, answer.outcome));
+            }
+            for reply in &replies {
+                self.metrics.answered_in(reply);
             }
             if let Some(outlet) = outlet
                 && outlet.answer(replies).is_over()

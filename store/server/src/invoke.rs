@@ -42,6 +42,7 @@ impl SharedData for Service {
             Answered::AtOnce(outcome) => outcome,
             Answered::Later(outcome) => reply::outcome(outcome),
         };
+        self.0.metrics().answered(&outcome);
         Ok(Response::new(Reply {
             id,
             outcome: Some(outcome),

@@ -3,33 +3,50 @@
 mod admin;
 mod channel;
 mod cli;
+mod command;
 mod desk;
-mod inspect;
 mod invoke;
 mod listen;
+mod metrics;
 mod operation;
 mod outlet;
 mod parse;
 mod reply;
 mod serve;
+mod target;
 mod writer;
 
 use std::{io::Write as _, process::ExitCode};
 
 use clap::Parser as _;
 
+use crate::{
+    cli::Command,
+    command::{backup, check, completions, forget, inspect, reset, settle, stats},
+};
+
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
-        cli::Command::Serve(args) => serve::run(&args),
-        cli::Command::Inspect(args) => inspect::run(&args),
+        Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Forget(args) => forget::run(&args),
+        Command::Settle(args) => settle::run(&args),
+        Command::Reset(args) => reset::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Completions(args) => completions::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
-            // One line, whatever the cause. When stderr is gone too, the exit code is all there is to say it with.
-            let told = writeln!(std::io::stderr(), "porch-store: {error:#}");
-            drop(told);
+            say(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// One line on stderr. When stderr is gone too, the exit code is all there is to say it with.
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "porch-store: {line}"));
 }

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use porch_engine::{
-    Bucket, Charge, Claim, ClaimCall, ClaimId, Hit, Key, LENGTH_S_MAX, RESERVE_MAX, Refund,
-    Resolution, Response,
+    Charge, Claim, ClaimCall, ClaimId, Hit, Key, LENGTH_S_MAX, RESERVE_MAX, Refund, Resolution,
+    Response,
 };
 use porch_wire as wire;
 
@@ -145,14 +145,6 @@ pub(crate) fn abandon(wire: &wire::Abandon) -> Result<Abandon, Invalid> {
     })
 }
 
-/// A bucket that an operator asks for; none when it is empty.
-pub(crate) fn inspected_bucket(bucket: &[u8]) -> Result<Option<Bucket>, Invalid> {
-    if bucket.is_empty() {
-        return Ok(None);
-    }
-    digest(|| "bucket".to_owned(), bucket).map(Some)
-}
-
 fn response(wire: wire::Response) -> Result<Response, Invalid> {
     const FIELD: &str = "complete.response.field";
     let status = status("complete.response.status", wire.status)?;
@@ -195,12 +187,15 @@ fn response(wire: wire::Response) -> Result<Response, Invalid> {
     })
 }
 
-fn status(field: &str, came: u32) -> Result<u16, Invalid> {
+pub(crate) fn status(field: &str, came: u32) -> Result<u16, Invalid> {
     let told = u16::try_from(came).ok().filter(|_| STATUS.contains(&came));
     told.ok_or_else(|| invalid(field, "200 to 599", came))
 }
 
-fn digest<const N: usize>(field: impl FnOnce() -> String, came: &[u8]) -> Result<[u8; N], Invalid> {
+pub(crate) fn digest<const N: usize>(
+    field: impl FnOnce() -> String,
+    came: &[u8],
+) -> Result<[u8; N], Invalid> {
     came.try_into().map_err(|_| {
         let came = format!("{} bytes", came.len());
         invalid(field(), &format!("{N} bytes"), came)

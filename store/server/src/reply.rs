@@ -1,6 +1,6 @@
 //! How does an answer look on the wire?
 
-use porch_engine::{BucketView, ClaimAnswer, Code, Inspected, Outcome, Response, Verdict};
+use porch_engine::{ClaimAnswer, Code, Outcome, Response, Verdict};
 use porch_wire::{self as wire, claimed, reply};
 
 use crate::parse::Invalid;
@@ -35,7 +35,9 @@ pub(crate) fn outcome(outcome: Outcome) -> reply::Outcome {
             error(code, String::new(), refusal.message)
         }
         // Never asked for on this service.
-        Outcome::Inspected(_) => unknown_operation(),
+        Outcome::Inspected(_) | Outcome::Forgotten(_) | Outcome::Settled(_) | Outcome::Reset(_) => {
+            unknown_operation()
+        }
     }
 }
 
@@ -93,7 +95,8 @@ fn claimed(answer: ClaimAnswer) -> claimed::Outcome {
     }
 }
 
-fn replay(response: Response) -> wire::Response {
+/// A kept response.
+pub(crate) fn replay(response: Response) -> wire::Response {
     let fields = response.fields.into_iter();
     wire::Response {
         status: u32::from(response.status),
@@ -101,34 +104,5 @@ fn replay(response: Response) -> wire::Response {
             .map(|(name, value)| wire::Field { name, value })
             .collect(),
         body: response.body,
-    }
-}
-
-/// The answer to an operator.
-pub(crate) fn inspected(inspected: &Inspected, now_ms: u64) -> wire::InspectReply {
-    let Inspected {
-        rows,
-        live_buckets,
-        bucket,
-    } = inspected;
-    wire::InspectReply {
-        counter_rows: rows.counter_rows,
-        record_rows: rows.record_rows,
-        body_rows: rows.body_rows,
-        expiry_rows: rows.expiry_rows,
-        live_buckets: u64::try_from(*live_buckets).unwrap_or(u64::MAX),
-        now_ms,
-        bucket: bucket.as_ref().map(window),
-    }
-}
-
-fn window(view: &BucketView) -> wire::BucketWindow {
-    wire::BucketWindow {
-        window_start_ms: view.window_start_ms,
-        window_s: view.window_s,
-        count: u64::from(view.count),
-        ceiling: u64::from(view.ceiling),
-        live: view.live,
-        expired: view.expired,
     }
 }

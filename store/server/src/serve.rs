@@ -17,11 +17,12 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use crate::{
-    admin,
+    admin::{self, DataFile},
     cli::{ServeArgs, UnixAddress},
     desk::Desk,
     invoke,
     listen::{self, Socket},
+    metrics::Metrics,
     writer::{self, Written},
 };
 
@@ -63,7 +64,14 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         buckets_max: usize::try_from(args.memory_buckets)
             .context("--memory-buckets: too large for this machine")?,
     };
-    let desk = Arc::new(Desk::new(limits, store.clock()));
+    let metrics = Metrics::new().context("cannot count")?;
+    let desk = Arc::new(Desk::new(limits, store.clock(), metrics));
+    let operators = admin::Service {
+        desk: Arc::clone(&desk),
+        reader: store.reader(),
+        file: DataFile::of(&store, options),
+        read_limit: Some(admin::READ_LIMIT),
+    };
     let (written, writer_done) = oneshot::channel();
     let writer = {
         let desk = Arc::clone(&desk);
@@ -76,7 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(desk, listen, admin, writer_done));
+    let result = runtime.block_on(serve(desk, operators, listen, admin, writer_done));
     runtime.shutdown_background();
     if result.is_ok() && writer.join().is_err() {
         return Err(anyhow!("the writer's thread ended badly"));
@@ -86,6 +94,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 
 async fn serve(
     desk: Arc<Desk>,
+    operators: admin::Service,
     listen: Socket,
     admin: Socket,
     mut writer_done: oneshot::Receiver<WriterResult>,
@@ -109,7 +118,7 @@ async fn serve(
         .add_service(shared_data)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listen), told(stopped.clone()));
     let operators = builder()
-        .add_service(AdminServer::new(admin::Service(Arc::clone(&desk))))
+        .add_service(AdminServer::new(operators).max_encoding_message_size(MESSAGE_BYTES_MAX))
         .serve_with_incoming_shutdown(UnixListenerStream::new(admin), told(stopped));
     let keeper = Arc::clone(&desk);
     tokio::spawn(async move { keeper.keep_parked().await });

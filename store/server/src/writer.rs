@@ -1,6 +1,6 @@
 //! Who writes the file? One thread, batch after batch.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use porch_engine::{ApplyError, Store};
 
@@ -33,8 +33,10 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
             front = desk.wait(front);
         };
         drop(front);
+        let since = Instant::now();
         match store.apply(&batch) {
             Ok(outcomes) => {
+                desk.metrics().committed(&batch, since.elapsed());
                 if std::mem::take(&mut full) {
                     tracing::info!("there is room again");
                 }
@@ -46,6 +48,7 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
                 }
             }
             Err(ApplyError::Full(error)) => {
+                desk.metrics().no_room();
                 if !std::mem::replace(&mut full, true) {
                     tracing::error!(%error, "no room: what needs a new row is answered UNAVAILABLE until there is");
                 }
