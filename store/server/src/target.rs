@@ -60,7 +60,8 @@ impl Target {
     pub(crate) async fn find(args: &StoreArgs) -> anyhow::Result<Self> {
         let target = match (&args.admin, &args.data) {
             (Some(admin), _) => Self::Running(Running::connect(admin).await.map_err(|error| {
-                let path = admin.0.display();
+                // The layers above the cause only say that something failed.
+                let (path, error) = (admin.0.display(), error.root_cause());
                 anyhow!(
                     "{path}: no store answers there ({error}); is it running, and is this its admin socket?"
                 )
@@ -74,9 +75,10 @@ impl Target {
 
     async fn of_directory(data: &Path) -> anyhow::Result<Self> {
         let socket = UnixAddress::admin_in(data);
-        if let Ok(running) = Running::connect(&socket).await {
-            return Ok(Self::Running(running));
-        }
+        let silent = match Running::connect(&socket).await {
+            Ok(running) => return Ok(Self::Running(running)),
+            Err(silent) => silent,
+        };
         let shown = data.display();
         let file = data.join("data.mdb");
         match file.try_exists() {
@@ -93,8 +95,9 @@ impl Target {
         match Stopped::open(data) {
             Ok(stopped) => Ok(Self::Stopped(Box::new(stopped))),
             Err(error) if matches!(error.downcast_ref(), Some(OpenError::Locked { .. })) => bail!(
-                "{shown}: a store has it open, and does not answer at {}; name its admin socket by --admin",
-                socket.0.display()
+                "{shown}: a store has it open, and does not answer at {} ({}); name its admin socket by --admin",
+                socket.0.display(),
+                silent.root_cause()
             ),
             Err(error) => Err(error),
         }

@@ -346,7 +346,7 @@ fn a_backup_taken_beside_the_writer_opens_and_holds_all_of_that_moment() {
     assert_eq!(driver.peek(250).count, 0, "it came later");
     match ask(&mut driver, &claim(6, 2)) {
         Outcome::Claimed(ClaimAnswer::Replay(response)) => {
-            assert_eq!(response.body, vec![6; 3_000])
+            assert_eq!(response.body, vec![6; 3_000]);
         }
         other => panic!("expected a replay, came {other:?}"),
     }

@@ -47,5 +47,6 @@ pub(super) fn read_limit(came_ms: u64, default: Option<Duration>) -> Option<Dura
 }
 
 fn refused(invalid: Invalid) -> Status {
-    Status::invalid_argument(format!("{}: {}", invalid.field, invalid.message))
+    let Invalid { field, message } = invalid;
+    Status::invalid_argument(format!("{field}: {message}"))
 }

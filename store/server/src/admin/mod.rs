@@ -22,7 +22,7 @@ use crate::desk::{Answered, Desk};
 
 /// A backup or a check beside a running store has so long, unless its operator says otherwise: meanwhile the file
 /// grows by all that is written.
-pub(crate) const READ_LIMIT: Duration = Duration::from_secs(300);
+pub(crate) const READ_LIMIT: Duration = Duration::from_mins(5);
 
 /// What operators are told of the data file.
 #[derive(Debug, Clone)]

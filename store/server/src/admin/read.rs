@@ -88,20 +88,16 @@ struct Told<T> {
 impl<T: Send> Told<T> {
     /// Waits until there is room; breaks off when nobody listens, or time is up.
     fn tell(&self, message: T) -> ControlFlow<()> {
-        self.send(Ok(message))
-    }
-
-    fn send(&self, message: Result<T, Status>) -> ControlFlow<()> {
-        let send = self.sender.send(message);
-        let sent = match self.limit {
-            None => self.runtime.block_on(send).is_ok(),
+        let message = Ok(message);
+        let taken = match self.limit {
+            None => self.runtime.block_on(self.sender.send(message)).is_ok(),
             Some(limit) => {
                 let left = limit.saturating_sub(self.since.elapsed());
-                let sent = self.runtime.block_on(async { timeout(left, send).await });
-                matches!(sent, Ok(Ok(())))
+                let told = async { timeout(left, self.sender.send(message)).await };
+                matches!(self.runtime.block_on(told), Ok(Ok(())))
             }
         };
-        if sent {
+        if taken {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())

@@ -26,11 +26,11 @@ pub(crate) struct KeyArgs {
     /// With --policy: the idempotency key as it was sent, without quotes.
     ///
     /// With --rule: one part of the rule's `key`, with the value that the request had; once for each part, in the
-    /// configuration's order. A part is client_address=ADDRESS (or =none; an IPv6 network as ADDRESS/PREFIX, default
-    /// /64), header:NAME=VALUE, principal=NAME, method=METHOD, path=PATH, authority=HOST, route_name=NAME or
-    /// literal=TEXT. A part that the request lacked is absent:NAME=ADDRESS, with NAME the header's name, `principal` or
-    /// `route_name`, and the client's address.
-    #[arg(long, value_name = "KEY", verbatim_doc_comment)]
+    /// configuration's order. A part is `client_address=ADDRESS` (or `=none`; an IPv6 network as ADDRESS/PREFIX, default
+    /// /64), `header:NAME=VALUE`, `principal=NAME`, `method=METHOD`, `path=PATH`, `authority=HOST`, `route_name=NAME` or
+    /// `literal=TEXT`. A part that the request lacked is `absent:NAME=ADDRESS`, with NAME the header's name, `principal`
+    /// or `route_name`, and the client's address.
+    #[arg(long, value_name = "KEY")]
     key: Vec<String>,
 }
 

@@ -354,7 +354,10 @@ async fn a_check_names_row_and_table_and_ends_with_exit_code_1() -> anyhow::Resu
     let damaged = |output: Output| -> anyhow::Result<()> {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let seen: Value = serde_json::from_slice(&output.stdout)?;
-        assert_eq!(seen["wrong"], 2, "with the chunk that nobody refers to: {seen}");
+        assert_eq!(
+            seen["wrong"], 2,
+            "with the chunk that nobody refers to: {seen}"
+        );
         assert_eq!(seen["findings"][0]["table"], "records");
         assert_eq!(seen["findings"][0]["row"], hex(2));
         Ok(())
