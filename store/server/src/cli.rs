@@ -5,9 +5,13 @@ use std::{path::PathBuf, str::FromStr};
 use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
-use crate::command::{
-    backup::BackupArgs, check::CheckArgs, completions::CompletionsArgs, forget::ForgetArgs,
-    inspect::InspectArgs, reset::ResetArgs, settle::SettleArgs, stats::StatsArgs,
+use crate::{
+    command::{
+        backup::BackupArgs, check::CheckArgs, completions::CompletionsArgs, forget::ForgetArgs,
+        inspect::InspectArgs, reset::ResetArgs, settle::SettleArgs, stats::StatsArgs,
+    },
+    log,
+    tls::TlsArgs,
 };
 
 /// Durable rate limits and idempotency keys for porch filters: keeps counters, records and time in one file.
@@ -49,13 +53,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
 
-    /// Where filters connect.
-    #[arg(long, value_name = "unix:PATH")]
-    pub(crate) listen: UnixAddress,
+    /// Where filters connect: `unix:PATH` or `tcp:HOST:PORT`. TCP needs TLS, or --insecure.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: ListenAddress,
 
-    /// The permissions of the listening socket, in octal: who may connect, may count and claim.
+    /// The permissions of a listening unix socket, in octal: who may connect, may count and claim.
     #[arg(long, value_name = "OCTAL", default_value = "600", value_parser = octal_mode)]
     pub(crate) listen_mode: u32,
+
+    /// The group of a listening unix socket, by name or number, for --listen-mode 660 [default: this process' own]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) listen_group: Option<String>,
 
     /// Where operators' commands connect; always with mode 600 [default: admin.sock in DIR]
     #[arg(long, value_name = "unix:PATH")]
@@ -69,9 +77,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MIB", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(16..))]
     pub(crate) map_size: u32,
 
+    /// Where /metrics, /healthz and /readyz are answered, over plain HTTP: a port, or HOST:PORT [default host: 127.0.0.1;
+    /// off unless given]
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = metrics_address)]
+    pub(crate) metrics: Option<String>,
+
     /// How much to log: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: LevelFilter,
+
+    /// How a line of the log looks.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: log::Format,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 }
 
 /// Which store.
@@ -112,6 +132,47 @@ impl FromStr for UnixAddress {
     }
 }
 
+/// `unix:PATH` or `tcp:HOST:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListenAddress {
+    Unix(PathBuf),
+    Tcp(String),
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(address) = text.strip_prefix("tcp:")
+            && is_host_and_port(address)
+        {
+            return Ok(Self::Tcp(address.to_owned()));
+        }
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Self::Unix(PathBuf::from(path))),
+            Some(_) | None => Err(format!(
+                "expected `unix:PATH` or `tcp:HOST:PORT`, came `{text}`"
+            )),
+        }
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
+fn metrics_address(text: &str) -> Result<String, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if port.parse::<u16>().is_ok() {
+        Ok(format!("127.0.0.1:{port}"))
+    } else if is_host_and_port(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected PORT or HOST:PORT, came `{text}`"))
+    }
+}
+
 fn octal_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
@@ -136,11 +197,27 @@ mod tests {
     fn bad_values_are_told_with_what_was_expected() {
         let error = |args: &[&str]| Cli::try_parse_from(args).unwrap_err().to_string();
         let serve = ["porch-store", "serve", "--data", "d", "--listen"];
-        let told = error(&[&serve[..], &["tcp:1"]].concat());
-        assert!(told.contains("expected `unix:`"), "{told}");
+        for wrong in ["tcp:1", "tcp::1", "tcp:h:x", "unix:", "h:1"] {
+            let told = error(&[&serve[..], &[wrong]].concat());
+            assert!(told.contains("expected `unix:PATH` or"), "{told}");
+        }
+        let told = error(&[&serve[..], &["unix:s", "--metrics", "here"]].concat());
+        assert!(told.contains("expected PORT or HOST:PORT"), "{told}");
         let told = error(&[&serve[..], &["unix:s", "--listen-mode", "888"]].concat());
         assert!(told.contains("in octal"), "{told}");
         let told = error(&["porch-store", "inspect", "--data", "d", "--bucket", "zz"]);
         assert!(told.contains("64 hexadecimal digits"), "{told}");
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let tcp = |address: &str| Ok(ListenAddress::Tcp(address.to_owned()));
+        assert_eq!("tcp:[::1]:9".parse(), tcp("[::1]:9"));
+        assert_eq!("tcp:store.example:9".parse(), tcp("store.example:9"));
+        assert_eq!("unix:/s".parse(), Ok(ListenAddress::Unix("/s".into())));
+        let here = Ok("127.0.0.1:9090".to_owned());
+        assert_eq!(metrics_address("9090"), here);
+        assert_eq!(metrics_address(":9090"), here);
+        assert_eq!(metrics_address("[::]:9090"), Ok("[::]:9090".to_owned()));
     }
 }

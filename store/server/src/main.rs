@@ -7,6 +7,7 @@ mod command;
 mod desk;
 mod invoke;
 mod listen;
+mod log;
 mod metrics;
 mod operation;
 mod outlet;
@@ -14,6 +15,8 @@ mod parse;
 mod reply;
 mod serve;
 mod target;
+mod tls;
+mod watch;
 mod writer;
 
 use std::{io::Write as _, process::ExitCode};
@@ -27,7 +30,7 @@ use crate::{
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
-        Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => serve::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Forget(args) => forget::run(&args),

@@ -1,6 +1,13 @@
 //! How does the store start, run and stop?
 
-use std::{io::IsTerminal as _, panic, process, sync::Arc, thread, time::Duration};
+use std::{
+    future::IntoFuture as _,
+    panic,
+    process::{self, ExitCode},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow};
 use porch_engine::{ApplyError, Limits, Options, Start, Store};
@@ -14,15 +21,20 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
+use tonic_health::{ServingStatus, server::health_reporter};
+use tracing::level_filters::LevelFilter;
 
 use crate::{
     admin::{self, DataFile},
-    cli::{ServeArgs, UnixAddress},
+    cli::{ListenAddress, ServeArgs, UnixAddress},
     desk::Desk,
     invoke,
-    listen::{self, Socket},
+    listen::{self, Listener, Permissions, Port, Socket},
+    log,
     metrics::Metrics,
+    tls::Security,
+    watch::Watched,
     writer::{self, Written},
 };
 
@@ -36,27 +48,50 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAMS_MAX: u32 = 1_024;
 /// At the end, callers have so long to take their last answers.
 const FAREWELL: Duration = Duration::from_secs(2);
-const ADMIN_MODE: u32 = 0o600;
+/// The service's name in gRPC.
+const SHARED_DATA: &str = porch_wire::shared_data_server::SERVICE_NAME;
+const ADMIN: Permissions<'_> = Permissions {
+    mode: 0o600,
+    group: None,
+};
 
 type WriterResult = Result<Written, ApplyError>;
 
 /// Runs the store until it is told to stop.
-pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    log::start(args.log, args.log_format);
+    match start(args) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Who reads JSON reads the end of it too.
+        Err(error) if args.log_format == log::Format::Json && args.log != LevelFilter::OFF => {
+            tracing::error!(error = format!("{error:#}"), "ended");
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn start(args: &ServeArgs) -> anyhow::Result<()> {
+    let security = Security::of(&args.listen, &args.tls)?;
     let options = Options {
         map_bytes: usize::try_from(u64::from(args.map_size) << 20)
             .context("--map-size: too large for this machine")?,
     };
     let (store, start) = Store::open(&args.data, options)?;
-    let listen = listen::unix(&args.listen.0, args.listen_mode)?;
+    let listen = match &args.listen {
+        ListenAddress::Tcp(address) => Listener::Tcp(listen::tcp(address)?),
+        ListenAddress::Unix(path) => {
+            let permissions = Permissions {
+                mode: args.listen_mode,
+                group: args.listen_group.as_deref(),
+            };
+            Listener::Unix(listen::unix(path, permissions)?)
+        }
+    };
     let admin_address = args.admin.clone();
     let admin_address = admin_address.unwrap_or_else(|| UnixAddress::admin_in(&args.data));
-    let admin = listen::unix(&admin_address.0, ADMIN_MODE)?;
-
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_max_level(args.log)
-        .init();
+    let admin = listen::unix(&admin_address.0, ADMIN)?;
+    let metrics = args.metrics.as_deref().map(listen::tcp).transpose()?;
     abort_on_panic();
     log_start(start, &store);
 
@@ -64,8 +99,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         buckets_max: usize::try_from(args.memory_buckets)
             .context("--memory-buckets: too large for this machine")?,
     };
-    let metrics = Metrics::new().context("cannot count")?;
-    let desk = Arc::new(Desk::new(limits, store.clock(), metrics));
+    let counts = Metrics::new().context("cannot count")?;
+    let desk = Arc::new(Desk::new(limits, store.clock(), counts));
     let operators = admin::Service {
         desk: Arc::clone(&desk),
         reader: store.reader(),
@@ -84,7 +119,15 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(desk, operators, listen, admin, writer_done));
+    let open = Open {
+        desk,
+        operators,
+        listen,
+        security,
+        admin,
+        metrics,
+    };
+    let result = runtime.block_on(serve(open, writer_done));
     runtime.shutdown_background();
     if result.is_ok() && writer.join().is_err() {
         return Err(anyhow!("the writer's thread ended badly"));
@@ -92,38 +135,72 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     result
 }
 
-async fn serve(
+/// All that is open before the first call.
+struct Open {
     desk: Arc<Desk>,
     operators: admin::Service,
-    listen: Socket,
+    listen: Listener,
+    security: Security,
     admin: Socket,
-    mut writer_done: oneshot::Receiver<WriterResult>,
-) -> anyhow::Result<()> {
+    metrics: Option<Port>,
+}
+
+async fn serve(open: Open, mut writer_done: oneshot::Receiver<WriterResult>) -> anyhow::Result<()> {
+    let Open {
+        desk,
+        operators,
+        listen,
+        security,
+        admin,
+        metrics,
+    } = open;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let (stop, stopped) = watch::channel(false);
 
-    tracing::info!(
-        listen = %listen.path.display(),
-        admin = %admin.path.display(),
-        protocol = porch_wire::PROTOCOL,
-        "ready"
-    );
-    let (listen, listen_guard) = listen.into_tokio()?;
-    let (admin, admin_guard) = admin.into_tokio()?;
+    let line = Ready::of(&listen, &security, &admin, metrics.as_ref());
+    let watched = Watched {
+        desk: Arc::clone(&desk),
+        file: operators.file.clone(),
+    };
+    let (health, health_server) = health_reporter();
+    health
+        .set_serving::<SharedDataServer<invoke::Service>>()
+        .await;
     let shared_data = SharedDataServer::new(invoke::Service(Arc::clone(&desk)))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let filters = builder()
+    let filters = security
+        .apply(builder())?
         .add_service(shared_data)
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listen), told(stopped.clone()));
+        .add_service(health_server);
+    let (mut filters, listen_guard) = match listen {
+        Listener::Unix(socket) => {
+            let (listener, guard) = socket.into_tokio()?;
+            let incoming = UnixListenerStream::new(listener);
+            let filters = filters.serve_with_incoming_shutdown(incoming, told(stopped.clone()));
+            (tokio::spawn(filters), Some(guard))
+        }
+        Listener::Tcp(port) => {
+            let incoming = TcpIncoming::from(port.into_tokio()?).with_nodelay(Some(true));
+            let filters = filters.serve_with_incoming_shutdown(incoming, told(stopped.clone()));
+            (tokio::spawn(filters), None)
+        }
+    };
+    let (admin, admin_guard) = admin.into_tokio()?;
+    let operators = AdminServer::new(operators).max_encoding_message_size(MESSAGE_BYTES_MAX);
     let operators = builder()
-        .add_service(AdminServer::new(operators).max_encoding_message_size(MESSAGE_BYTES_MAX))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(admin), told(stopped));
+        .add_service(operators)
+        .serve_with_incoming_shutdown(UnixListenerStream::new(admin), told(stopped.clone()));
+    let mut operators = tokio::spawn(operators);
+    if let Some(port) = metrics {
+        let watchers = axum::serve(port.into_tokio()?, crate::watch::router(watched))
+            .with_graceful_shutdown(told(stopped));
+        tokio::spawn(watchers.into_future());
+    }
     let keeper = Arc::clone(&desk);
     tokio::spawn(async move { keeper.keep_parked().await });
-    let mut filters = tokio::spawn(filters);
-    let mut operators = tokio::spawn(operators);
+    line.log();
 
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
@@ -133,6 +210,11 @@ async fn serve(
         ended = &mut operators => return Err(anyhow!("the admin listener ended: {ended:?}")),
     }
 
+    for service in ["", SHARED_DATA] {
+        health
+            .set_service_status(service, ServingStatus::NotServing)
+            .await;
+    }
     desk.close();
     let written = match writer_done.await {
         Ok(Ok(written)) => written,
@@ -151,6 +233,51 @@ async fn serve(
         "stopped: every count is in the file"
     );
     Ok(())
+}
+
+/// What the log says when calls are taken.
+struct Ready {
+    listen: String,
+    security: &'static str,
+    admin: String,
+    metrics: String,
+    insecure: bool,
+}
+
+impl Ready {
+    fn of(listen: &Listener, security: &Security, admin: &Socket, metrics: Option<&Port>) -> Self {
+        Self {
+            listen: listen.to_string(),
+            security: security.name(),
+            admin: admin.path.display().to_string(),
+            metrics: metrics.map_or_else(|| "off".to_owned(), |port| port.address.to_string()),
+            insecure: matches!(security, Security::Insecure),
+        }
+    }
+
+    fn log(&self) {
+        let Self {
+            listen,
+            security,
+            admin,
+            metrics,
+            insecure,
+        } = self;
+        if *insecure {
+            tracing::warn!(
+                %listen,
+                "--insecure: whoever reaches this port may count, claim, and read stored answers"
+            );
+        }
+        tracing::info!(
+            %listen,
+            %security,
+            %admin,
+            %metrics,
+            protocol = porch_wire::PROTOCOL,
+            "ready"
+        );
+    }
 }
 
 fn builder() -> Server {

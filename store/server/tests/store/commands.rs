@@ -25,7 +25,7 @@ fn command(place: &Place, words: &[&str]) -> anyhow::Result<Output> {
 }
 
 /// What a command prints as JSON; it is expected to succeed.
-fn json(place: &Place, words: &[&str]) -> anyhow::Result<Value> {
+pub(crate) fn json(place: &Place, words: &[&str]) -> anyhow::Result<Value> {
     let output = command(place, &[words, &["--json"]].concat())?;
     let told = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success(), "{words:?}: {told}");

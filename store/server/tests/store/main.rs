@@ -8,3 +8,5 @@ mod opening;
 mod process;
 mod protocol;
 mod records;
+mod tls;
+mod watch;

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Place {
     root: TempDir,
     pub(crate) options: Vec<String>,
+    /// Another address to listen on than the socket.
+    pub(crate) listen: Option<String>,
 }
 
 impl Place {
@@ -30,6 +32,7 @@ impl Place {
         Ok(Self {
             root: tempfile::tempdir()?,
             options: Vec::new(),
+            listen: None,
         })
     }
 
@@ -48,13 +51,15 @@ impl Place {
     }
 
     pub(crate) fn command(&self) -> Command {
+        let socket = || format!("unix:{}", self.socket().display());
+        let listen = self.listen.clone().unwrap_or_else(socket);
         let mut command = binary();
         command
             .arg("serve")
             .arg("--data")
             .arg(self.data())
             .arg("--listen")
-            .arg(format!("unix:{}", self.socket().display()))
+            .arg(listen)
             .args(&self.options);
         command
     }
@@ -94,7 +99,18 @@ impl Place {
         Client::connect(&self.socket()).await
     }
 
-    fn log(&self) -> PathBuf {
+    /// The value of a field in the line that the store logs when it is ready.
+    pub(crate) fn told(&self, field: &str) -> anyhow::Result<String> {
+        let log = fs::read_to_string(self.log())?;
+        let line = log.lines().find(|line| line.contains("ready"));
+        let mut words = line.unwrap_or_default().split_whitespace();
+        let told = words.find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
+        Ok(told
+            .with_context(|| format!("{field} in {log}"))?
+            .to_owned())
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
         self.root.path().join("log")
     }
 }
