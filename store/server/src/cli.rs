@@ -7,8 +7,14 @@ use tracing::level_filters::LevelFilter;
 
 use crate::{
     command::{
-        backup::BackupArgs, check::CheckArgs, completions::CompletionsArgs, forget::ForgetArgs,
-        inspect::InspectArgs, reset::ResetArgs, settle::SettleArgs, stats::StatsArgs,
+        backup::BackupArgs,
+        check::CheckArgs,
+        completions::CompletionsArgs,
+        forget::ForgetArgs,
+        inspect::{EXAMPLES, InspectArgs},
+        reset::ResetArgs,
+        settle::SettleArgs,
+        stats::StatsArgs,
     },
     log,
     tls::TlsArgs,
@@ -16,7 +22,7 @@ use crate::{
 
 /// Durable rate limits and idempotency keys for porch filters: keeps counters, records and time in one file.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,6 +33,7 @@ pub(crate) enum Command {
     /// Run the store until SIGTERM or SIGINT.
     Serve(ServeArgs),
     /// Show row counts, one bucket's window, and one key's record.
+    #[command(after_help = EXAMPLES)]
     Inspect(InspectArgs),
     /// Show how full the store is, and what it has answered since it started.
     Stats(StatsArgs),

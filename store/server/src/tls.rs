@@ -18,7 +18,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How callers over TCP prove who they are.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "TLS, for --listen tcp:")]
+#[command(next_help_heading = "TLS (for --listen tcp)")]
 pub(crate) struct TlsArgs {
     /// The store's certificate, with those between it and its authority, in PEM.
     #[arg(long, value_name = "FILE")]
@@ -108,9 +108,9 @@ impl Security {
     /// For the log.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Self::File => "file permissions",
+            Self::File => "permissions",
             Self::Insecure => "none",
-            Self::Mutual(_) => "mutual TLS",
+            Self::Mutual(_) => "mutual-tls",
         }
     }
 }

@@ -15,6 +15,14 @@ use super::{
 };
 use crate::{cli::StoreArgs, target::Target};
 
+/// How it is used.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  One client's bucket of the rule `per-client`, 100 in 60 s, keyed by client_address:
+    porch-store inspect --data DIR --namespace shop --rule per-client --window 60s --key client_address=1.2.3.4
+  The record of one idempotency key of the policy `orders`:
+    porch-store inspect --data DIR --namespace shop --policy orders --authority shop.example --principal ann --key K1";
+
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]

@@ -133,7 +133,7 @@ async fn counts(channel: Channel) -> anyhow::Result<()> {
 async fn only_a_caller_with_a_valid_certificate_is_served() -> anyhow::Result<()> {
     let guarded = Guarded::new()?;
     let _store = guarded.place.start()?;
-    assert!(fs::read_to_string(guarded.place.log())?.contains("mutual TLS"));
+    assert!(fs::read_to_string(guarded.place.log())?.contains("mutual-tls"));
     let good = guarded.clients.issue(|_| ())?;
     counts(guarded.connect(Some(&good)).await?).await?;
 
