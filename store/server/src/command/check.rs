@@ -1,8 +1,14 @@
 //! Is the whole file sound?
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    env,
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{self, ExitCode},
+    time::Duration,
+};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use porch_wire::{CheckRequest, check_reply::Event};
 use serde_json::json;
@@ -29,13 +35,42 @@ pub(crate) struct CheckArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+
+    /// Read the file in this process.
+    #[arg(long, hide = true)]
+    here: bool,
 }
 
 /// Looks at every row. Exit code 1 when anything is wrong.
+///
+/// A directory is looked at by a process of its own: a damaged page may end whoever reads it.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    if let Some(data) = args.store.data.as_ref().filter(|_| !args.here) {
+        return run_apart(data);
+    }
     run_command(&args.store, |mut target| async move {
         let done = check(&mut target, args).await;
         (target, done)
+    })
+}
+
+fn run_apart(data: &Path) -> anyhow::Result<ExitCode> {
+    let program = env::current_exe().context("cannot find this program")?;
+    let status = process::Command::new(program)
+        .args(env::args_os().skip(1))
+        .arg("--here")
+        .status()
+        .context("cannot start the process that reads the file")?;
+    if let Some(signal) = status.signal() {
+        bail!(
+            "{}: damaged: reading it ended a process by signal {signal}; restore it from a backup",
+            data.join("data.mdb").display()
+        );
+    }
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -372,6 +372,45 @@ async fn a_check_names_row_and_table_and_ends_with_exit_code_1() -> anyhow::Resu
 }
 
 #[tokio::test]
+async fn a_check_survives_any_damaged_page() -> anyhow::Result<()> {
+    let place = Place::new()?;
+    let (store, mut client) = used(&place).await?;
+    for bucket in 0..200 {
+        client.admit(vec![hit(bucket, 10, 1)]).await?;
+    }
+    drop(client);
+    store.terminate()?;
+    let data = place.data().join("data.mdb");
+    let whole = fs::read(&data)?;
+    let (mut wrong, mut fatal) = (0, 0);
+    for (at, page) in whole.chunks(4_096).enumerate() {
+        let file = fs::File::options().write(true).open(&data)?;
+        let at = u64::try_from(at * 4_096)?;
+        // The page's number stands in its first bytes, and its flags next.
+        file.write_all_at(&[0xff; 4_000], at + 16)?;
+        let output = command(&place, &["check"])?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        let code = output.status.code();
+        assert!(
+            matches!(code, Some(0 | 1)),
+            "page at {at}: {:?} {told}",
+            output.status
+        );
+        wrong += u32::from(code == Some(1));
+        fatal += u32::from(told.contains("damaged: reading it ended a process by signal"));
+        // Opening writes: everything is put back.
+        file.write_all_at(page, at)?;
+        fs::write(&data, &whole)?;
+    }
+    assert!(
+        wrong > 5 && fatal > 0,
+        "{wrong} are noticed, {fatal} of them by the end of a process"
+    );
+    assert!(command(&place, &["check"])?.status.success());
+    Ok(())
+}
+
+#[tokio::test]
 async fn stats_say_how_full_and_how_busy_the_store_is() -> anyhow::Result<()> {
     let place = Place::with(&["--map-size", "64"])?;
     let (store, mut client) = used(&place).await?;
