@@ -45,7 +45,8 @@ pub(super) fn run(plan: Plan) -> anyhow::Result<()> {
         let mut client = running.connect().await?;
         let last = audit(&mut client, &shared, &all, Slack::Reserve, &mut source);
         last.await.context("the last audit, of all keys")?;
-        running.terminate()?;
+        drop(client);
+        running.terminate().await?;
 
         let ledger = shared.ledger.borrow();
         let file = site.file().metadata()?.len();

@@ -4,13 +4,19 @@
 //! seed, which is told, so that a failure can be run again.
 
 mod audit;
+mod churn;
 mod client;
+mod clock;
 mod draw;
+mod faults;
+mod hostile;
 mod kills;
 mod ledger;
 mod load;
+mod memory;
 mod power;
 mod site;
+mod stop;
 mod watch;
 
 use std::future::Future;
@@ -18,6 +24,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+
+pub use faults::{Fault, Row};
 
 /// The tortures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,6 +36,18 @@ pub enum What {
     Power,
     /// A power loss during the very first start.
     FirstStart,
+    /// A disk that is full, fails, lies or was damaged.
+    Faults,
+    /// Clocks that jump, reboots, and restarts much later.
+    Clock,
+    /// An orderly stop with as many buckets in memory as there may be.
+    Stop,
+    /// Many more buckets than memory may hold.
+    Memory,
+    /// Nothing but new keys, which expire.
+    Churn,
+    /// Messages that no filter would send.
+    Hostile,
     /// All of them, one after the other.
     All,
 }
@@ -84,6 +104,12 @@ pub fn run(what: What, plan: Plan) -> anyhow::Result<()> {
             What::Kills => kills::run(plan),
             What::Power => power::run(plan),
             What::FirstStart => power::first_start(plan),
+            What::Faults => faults::run(plan),
+            What::Clock => clock::run(plan),
+            What::Stop => stop::run(plan),
+            What::Memory => memory::run(plan),
+            What::Churn => churn::run(plan),
+            What::Hostile => hostile::run(plan),
             What::All => Ok(()),
         };
         outcome.with_context(|| format!("{name}, seed {}", plan.seed))?;

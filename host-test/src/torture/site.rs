@@ -2,15 +2,20 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use porch_wire::admin_client::AdminClient;
+use porch_wire::{InspectReply, InspectRequest};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tonic::transport::Endpoint;
 
 use super::client::Client;
 use crate::harness::{PATIENCE, Process, eventually};
@@ -34,15 +39,6 @@ impl Wrap {
             before: words.map(|word| word.as_ref().to_owned()).collect(),
             ..Self::default()
         }
-    }
-
-    /// Puts this program around the other.
-    #[must_use]
-    pub(super) fn around(mut self, inner: &Self) -> Self {
-        self.before.extend(inner.before.iter().cloned());
-        self.variables.extend(inner.variables.iter().cloned());
-        self.options.extend(inner.options.iter().cloned());
-        self
     }
 
     /// Takes over the variables that a command was given.
@@ -106,9 +102,23 @@ impl Site {
         self.root.path().join("store.log")
     }
 
-    fn spawn(&self, wrap: &Wrap) -> anyhow::Result<Process> {
+    /// Runs a second store, with options that say where it listens, to its end.
+    pub(super) fn run_beside(&self, wrap: &Wrap) -> anyhow::Result<Ended> {
+        let log = self.root().join("second.log");
+        let mut process = self.spawn(wrap, &log)?;
+        let status = process.ended(PATIENCE)?;
+        Ended::read(status, &log)
+    }
+
+    /// Lets every user look into the directory around the data directory.
+    pub(super) fn open_to_all(&self) -> anyhow::Result<()> {
+        let mode = Permissions::from_mode(0o777);
+        Ok(fs::set_permissions(self.root(), mode)?)
+    }
+
+    fn spawn(&self, wrap: &Wrap, log: &Path) -> anyhow::Result<Process> {
         // What this store says, not what the one before did.
-        fs::write(self.log(), [])?;
+        fs::write(log, [])?;
         let program = wrap.before.first().map_or(self.binary.as_path(), Path::new);
         let arrange = |command: &mut Command| {
             command.args(wrap.before.iter().skip(1));
@@ -116,12 +126,15 @@ impl Site {
                 command.arg(&self.binary);
             }
             command.arg("serve").arg("--data").arg(&self.data);
-            let listen = format!("unix:{}", self.socket().display());
-            command.args(["--listen", &listen]).args(&wrap.options);
+            if !wrap.options.iter().any(|option| option == "--listen") {
+                command.arg("--listen");
+                command.arg(format!("unix:{}", self.socket().display()));
+            }
+            command.args(&wrap.options);
             let variables = wrap.variables.iter();
             command.envs(variables.map(|(name, value)| (name, value)));
         };
-        Process::start("store", program, arrange, &self.log())
+        Process::start("store", program, arrange, log)
     }
 
     /// Starts the store, and waits until it takes connections.
@@ -129,7 +142,7 @@ impl Site {
         let socket = self.socket();
         // The file of a store that was killed would not tell whether the next one listens.
         drop(fs::remove_file(&socket));
-        let mut process = self.spawn(wrap)?;
+        let mut process = self.spawn(wrap, &self.log())?;
         eventually("the store takes connections", PATIENCE, || {
             process.still_running()?;
             Ok(UnixStream::connect(&socket).ok())
@@ -137,6 +150,7 @@ impl Site {
         Ok(Running {
             process,
             socket,
+            admin: self.data.join("admin.sock"),
             log: self.log(),
         })
     }
@@ -145,7 +159,7 @@ impl Site {
     pub(super) fn try_start(&self, wrap: &Wrap) -> anyhow::Result<Started> {
         let socket = self.socket();
         drop(fs::remove_file(&socket));
-        let mut process = self.spawn(wrap)?;
+        let mut process = self.spawn(wrap, &self.log())?;
         let ended = eventually("the store listens or ends", PATIENCE, || {
             if process.still_running().is_err() {
                 return process.ended(PATIENCE).map(|status| Some(Some(status)));
@@ -158,6 +172,7 @@ impl Site {
             None => Started::Listens(Running {
                 process,
                 socket,
+                admin: self.data.join("admin.sock"),
                 log,
             }),
         })
@@ -178,6 +193,7 @@ pub(super) enum Started {
 pub(super) struct Running {
     process: Process,
     socket: PathBuf,
+    admin: PathBuf,
     log: PathBuf,
 }
 
@@ -189,6 +205,21 @@ impl Running {
     /// A channel to it.
     pub(super) async fn connect(&self) -> anyhow::Result<Client> {
         Client::connect(&self.socket).await
+    }
+
+    /// What the operator's socket tells, also of one bucket.
+    pub(super) async fn inspect(&self, bucket: Bytes) -> anyhow::Result<InspectReply> {
+        let channel = Endpoint::from_shared(format!("unix:{}", self.admin.display()))?
+            .connect()
+            .await?;
+        let request = InspectRequest {
+            bucket,
+            ..InspectRequest::default()
+        };
+        Ok(AdminClient::new(channel)
+            .inspect(request)
+            .await?
+            .into_inner())
     }
 
     /// A crash.
@@ -204,17 +235,20 @@ impl Running {
         self.process.still_running()
     }
 
-    /// An orderly stop; answers how long it took.
-    pub(super) fn terminate(mut self) -> anyhow::Result<Duration> {
-        let since = SystemTime::now();
-        self.process.signal(Signal::TERM)?;
-        let status = self.process.ended(END_PATIENCE)?;
-        ensure!(
-            status.success(),
-            "SIGTERM: expected exit code 0, came {status}\n{}",
-            self.process.log_tail()
-        );
-        Ok(since.elapsed().unwrap_or_default())
+    /// An orderly stop; answers how long it took. Its clients' connections live on meanwhile, or end if they were dropped.
+    pub(super) async fn terminate(mut self) -> anyhow::Result<Duration> {
+        let stop = move || {
+            let since = Instant::now();
+            self.process.signal(Signal::TERM)?;
+            let status = self.process.ended(END_PATIENCE)?;
+            ensure!(
+                status.success(),
+                "SIGTERM: expected exit code 0, came {status}\n{}",
+                self.process.log_tail()
+            );
+            Ok(since.elapsed())
+        };
+        tokio::task::spawn_blocking(stop).await?
     }
 
     /// Waits for an end that it finds by itself.
