@@ -42,6 +42,11 @@ impl Batch {
         self.counters.len() + self.records.len() + self.operations.len()
     }
 
+    /// How many operations it carries that are not an operator's.
+    pub fn calls(&self) -> usize {
+        self.counters.len() + self.records.len()
+    }
+
     /// How many ceilings of live buckets it writes.
     pub fn ceilings(&self) -> usize {
         let writes = self.counters.iter().filter(|op| match op {
@@ -155,6 +160,15 @@ pub struct Outcomes {
     pub(crate) records: Vec<RecordAnswer>,
     pub(crate) erased: Vec<ResetAnswer>,
     pub(crate) operations: Vec<OperatorAnswer>,
+    /// Something was written, and is durable.
+    pub(crate) wrote: bool,
+}
+
+impl Outcomes {
+    /// Whether the batch has written something. One that has only read says nothing of the disk.
+    pub const fn wrote(&self) -> bool {
+        self.wrote
+    }
 }
 
 /// What record work is answered.

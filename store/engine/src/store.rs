@@ -134,6 +134,7 @@ impl Store {
             for op in &batch.operations {
                 outcomes.operations.push(operator::apply(work, op)?);
             }
+            outcomes.wrote = work.dirty;
             Ok(outcomes)
         })
     }

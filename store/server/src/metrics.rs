@@ -165,7 +165,7 @@ impl Metrics {
             )?,
             commit_seconds: histogram(
                 "porch_store_commit_seconds",
-                "How long a batch took from its first operation to the end of its sync.",
+                "How long a batch that wrote took, from its first operation to the end of its sync.",
                 &COMMIT_SECONDS,
             )?,
             batch_operations: histogram(
@@ -229,17 +229,22 @@ impl Metrics {
         counter.inc();
     }
 
-    /// A batch is durable.
-    pub(crate) fn committed(&self, batch: &Batch, took: Duration) {
-        self.commit_seconds.observe(took.as_secs_f64());
+    /// A batch is done: what it has written is durable. Who only watches makes no batch that counts.
+    pub(crate) fn done(&self, batch: &Batch, wrote: bool, took: Duration) {
+        if batch.calls() == 0 {
+            return;
+        }
+        if wrote {
+            self.held.full.set(0);
+            self.commit_seconds.observe(took.as_secs_f64());
+        }
         #[expect(
             clippy::cast_precision_loss,
             reason = "a batch has at most 1,024 operations"
         )]
-        self.batch_operations.observe(batch.len() as f64);
+        self.batch_operations.observe(batch.calls() as f64);
         self.ceilings
             .inc_by(u64::try_from(batch.ceilings()).unwrap_or(u64::MAX));
-        self.held.full.set(0);
     }
 
     /// A batch found no room.

@@ -36,8 +36,10 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
         let since = Instant::now();
         match store.apply(&batch) {
             Ok(outcomes) => {
-                desk.metrics().committed(&batch, since.elapsed());
-                if std::mem::take(&mut full) {
+                desk.metrics()
+                    .done(&batch, outcomes.wrote(), since.elapsed());
+                // Reads go on in a full store.
+                if outcomes.wrote() && std::mem::take(&mut full) {
                     tracing::info!("there is room again");
                 }
                 let now_ms = desk.now_ms();
