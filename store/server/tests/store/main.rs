@@ -7,6 +7,7 @@ mod limiter;
 mod opening;
 mod process;
 mod protocol;
+mod reads;
 mod records;
 mod tls;
 mod watch;
