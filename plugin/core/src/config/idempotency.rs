@@ -147,12 +147,13 @@ fn policy(
 ) -> Result<Policy, ConfigError> {
     let at = |field: &str| format!("{path}.{field}");
     check::name(&at("name"), &written.name)?;
-    let ttl = written.ttl.as_deref().unwrap_or("24h");
+    let ttl = written.ttl.as_ref();
+    let ttl = ttl.map_or("24h", document::Duration::text);
     let ttl_ms = check::duration(&at("ttl"), ttl, 1_000, REMEMBER_MS_MAX, "1s to 366d")?;
-    let remember_ms = match written.remember.as_deref() {
+    let remember_ms = match &written.remember {
         Some(remember) => check::duration(
             &at("remember"),
-            remember,
+            remember.text(),
             ttl_ms,
             REMEMBER_MS_MAX,
             "ttl to 366d",
@@ -163,7 +164,7 @@ fn policy(
         document::InFlight::Refuse => 0,
         document::InFlight::Wait(wait) => check::duration(
             &at("in_flight.wait.max_wait"),
-            &wait.max_wait,
+            wait.max_wait.text(),
             100,
             WAIT_MS_MAX,
             "100ms to 60s",
@@ -221,9 +222,9 @@ fn policy(
 }
 
 fn execute(path: &str, written: document::Execute) -> Result<Execute, ConfigError> {
-    let timeout = |way: &str, timeout: &str| {
+    let timeout = |way: &str, timeout: &document::Duration| {
         let path = format!("{path}.{way}.timeout");
-        check::duration(&path, timeout, 1_000, 10 * MINUTE_MS, "1s to 10m")
+        check::duration(&path, timeout.text(), 1_000, 10 * MINUTE_MS, "1s to 10m")
     };
     Ok(match written {
         document::Execute::Detached(detached) => Execute::Detached {

@@ -133,9 +133,10 @@ fn rule(
     let at = |field: &str| format!("{path}.{field}");
     check::name(&at("name"), &written.name)?;
     let range = "whole seconds from 1s to 30d";
-    let length_ms = check::duration(&at("window"), &written.window, 1_000, 30 * DAY_MS, range)?;
+    let window = written.window.text();
+    let length_ms = check::duration(&at("window"), window, 1_000, 30 * DAY_MS, range)?;
     if !length_ms.is_multiple_of(1_000) {
-        return Err(ConfigError::value(at("window"), range, &written.window));
+        return Err(ConfigError::value(at("window"), range, window));
     }
     if written.key.is_empty() || written.key.len() > KEY_PARTS_MAX {
         return Err(ConfigError::value(

@@ -7,9 +7,13 @@ mod document;
 mod error;
 mod idempotency;
 mod limiter;
+mod nearest;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 pub use attribute::Attribute;
 pub use document::{OnStoreFailure, OnUnknown, Trailers};

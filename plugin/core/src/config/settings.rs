@@ -6,6 +6,7 @@ use super::document::{self, Document};
 use super::error::ConfigError;
 use super::idempotency::{Idempotency, idempotency};
 use super::limiter::{Limiter, limiter};
+use super::unread;
 use crate::http::RequestHead;
 use crate::idempotency::kept::REPLAYED;
 
@@ -58,11 +59,8 @@ impl Settings {
     /// Names the first field that is unknown, missing or not accepted, what came and what was expected.
     pub fn parse(json: &[u8]) -> Result<Self, ConfigError> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let document: Document =
-            serde_path_to_error::deserialize(&mut deserializer).map_err(|error| ConfigError {
-                path: error.path().to_string(),
-                problem: error.inner().to_string(),
-            })?;
+        let document: Document = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| unread::refusal(json, &error))?;
         deserializer.end().map_err(|error| ConfigError {
             path: ".".into(),
             problem: error.to_string(),
@@ -174,7 +172,8 @@ impl Settings {
 }
 
 fn store(written: &document::Store) -> Result<Store, ConfigError> {
-    let timeout = written.timeout.as_deref().unwrap_or("250ms");
+    let timeout = written.timeout.as_ref();
+    let timeout = timeout.map_or("250ms", document::Duration::text);
     Ok(Store {
         cluster: check::text("store.cluster", &written.cluster, 255)?,
         timeout_ms: check::duration("store.timeout", timeout, 10, 10_000, "10ms to 10s")?,

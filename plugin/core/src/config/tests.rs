@@ -50,12 +50,12 @@ fn a_refusal_names_the_field_what_came_and_what_was_expected() {
         (
             r#""quota": 100"#,
             r#""quota": -1"#,
-            "limiter.rules[0].quota: invalid value: integer `-1`, expected u32",
+            "limiter.rules[0].quota: expected a whole number from 0 to 4294967295, got integer `-1`",
         ),
         (
             r#""quota""#,
             r#""qota""#,
-            "limiter.rules[0].qota: unknown field `qota`, expected one of",
+            "limiter.rules[0].qota: unknown field `qota`, did you mean `quota`? Expected one of `name`, `quota`, ",
         ),
         (
             r#""name": "per-client""#,
@@ -70,7 +70,7 @@ fn a_refusal_names_the_field_what_came_and_what_was_expected() {
         (
             r#""deny""#,
             r#""panic""#,
-            "limiter.on_store_failure: unknown variant `panic`, expected one of `local`, `allow`, `deny`",
+            "limiter.on_store_failure: unknown name `panic`, expected one of `local`, `allow`, `deny`",
         ),
         (
             r#""name": "rest""#,
@@ -85,7 +85,7 @@ fn a_refusal_names_the_field_what_came_and_what_was_expected() {
         (
             r#""principal": "none""#,
             r#""principal": "nobody""#,
-            "idempotency.policies[1].principal: unknown variant `nobody`",
+            "idempotency.policies[1].principal: unknown name `nobody`, expected one of `none`, `header`, ",
         ),
         (
             r#""X-User""#,
@@ -107,6 +107,77 @@ fn a_refusal_names_the_field_what_came_and_what_was_expected() {
 }
 
 #[test]
+fn a_refusal_is_in_words_for_who_wrote_it() {
+    for (from, to, expected) in [
+        (
+            r#""deny""#,
+            r#""Deny""#,
+            "limiter.on_store_failure: unknown name `Deny`, did you mean `deny`? Expected one of `local`, `allow`, `deny`",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""principal": {"jwtClaim": "sub"}"#,
+            "idempotency.policies[1].principal: unknown name `jwtClaim`, did you mean `jwt_claim`? Expected one of ",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""pricipal": "none""#,
+            "idempotency.policies[1].pricipal: unknown field `pricipal`, did you mean `principal`? Expected one of ",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""zone": "none""#,
+            "idempotency.policies[1].zone: unknown field `zone`, expected one of ",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""principal": 7"#,
+            "idempotency.policies[1].principal: expected one name, or a mapping of one name to its value, got 7",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""principal": "header""#,
+            "idempotency.policies[1].principal.header: expected a mapping of this name to its value, got the name alone",
+        ),
+        (
+            r#", "principal": "none""#,
+            "",
+            "idempotency.policies[1]: missing field `principal`",
+        ),
+        (
+            r#""window": "60s""#,
+            r#""window": 60"#,
+            "limiter.rules[0].window: expected a duration such as 250ms, 60s, 24h or 7d, got integer `60`",
+        ),
+        (
+            r#""quota": 100"#,
+            r#""quota": "100""#,
+            r#"limiter.rules[0].quota: expected a whole number from 0 to 4294967295, got string "100""#,
+        ),
+        (
+            r#""methods": ["GET"]"#,
+            r#""methods": "GET""#,
+            r#"limiter.rules[0].match.methods: expected a list, got string "GET""#,
+        ),
+        (
+            r#"{"path_prefix": "/orders", "methods": ["GET"]}"#,
+            r#""/orders""#,
+            r#"limiter.rules[0].match: expected a mapping of fields, got string "/orders""#,
+        ),
+    ] {
+        let message = refused(from, to);
+        assert!(
+            message.starts_with(expected),
+            "{to}\n  expected {expected}\n  got      {message}"
+        );
+        assert!(
+            !message.contains(" at line "),
+            "its place is its path: {message}"
+        );
+    }
+}
+
+#[test]
 fn neither_part_is_refused() {
     let message = Settings::parse(br#"{"store": {"cluster": "s", "namespace": "n"}}"#)
         .expect_err("refused")
@@ -119,8 +190,26 @@ fn neither_part_is_refused() {
 
 #[test]
 fn no_configuration_is_refused() {
-    Settings::parse(b"").expect_err("refused");
-    Settings::parse(b"{} x").expect_err("refused");
+    let refused = |text: &str| {
+        let error = Settings::parse(text.as_bytes()).expect_err("refused");
+        error.to_string()
+    };
+    assert_eq!(
+        refused(""),
+        ".: expected a configuration with `store`, and `limiter` or `idempotency`, got none"
+    );
+    assert_eq!(
+        refused(&format!("{GOOD} x")),
+        ".: trailing characters at line 11 column 3"
+    );
+    assert_eq!(
+        refused("store: porch"),
+        ".: expected value at line 1 column 1"
+    );
+    assert_eq!(
+        refused("[1]"),
+        "[0]: expected a mapping of fields, got integer `1`"
+    );
 }
 
 #[test]
