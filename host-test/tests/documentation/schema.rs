@@ -78,7 +78,7 @@ fn a_typo_meets_it_not() -> anyhow::Result<()> {
     let good = json!({"name": "r", "quota": 1, "window": "1s"});
     is_taken(&validator, &with(good))?;
     for wrong in [
-        with(json!({"name": "r", "qota": 1, "window": "1s"})),
+        with(json!({"name": "r", "quota": 1, "quotas": 1, "window": "1s"})),
         with(json!({"name": "r", "quota": 1, "window": 1})),
         with(json!({"name": "r", "quota": 1, "window": "1s", "key": ["address"]})),
         json!({"store": store}),
