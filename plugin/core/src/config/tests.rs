@@ -132,7 +132,17 @@ fn a_refusal_is_in_words_for_who_wrote_it() {
         (
             r#""principal": "none""#,
             r#""principal": 7"#,
-            "idempotency.policies[1].principal: expected one name, or a mapping of one name to its value, got 7",
+            "idempotency.policies[1].principal: expected one name, or a mapping of one name to its value, got `7`",
+        ),
+        (
+            r#""principal": "none""#,
+            r#""principal": ["none"]"#,
+            "idempotency.policies[1].principal: expected one name, or a mapping of one name to its value, got a list",
+        ),
+        (
+            r#""principal": "none""#,
+            "\"principal\":\n  null",
+            "idempotency.policies[1].principal: expected one name, or a mapping of one name to its value, got `null`",
         ),
         (
             r#""principal": "none""#,

@@ -1,13 +1,12 @@
 //! What is said of a configuration that does not fit the document: serde's refusals, in words for who wrote it.
 
-use serde_json::Value;
-use serde_path_to_error::{Path, Segment};
+use serde::de::IgnoredAny;
 
 use super::error::ConfigError;
 use super::nearest::nearest;
 
 /// The longest value that a refusal repeats, in bytes.
-const SHOWN_BYTES_MAX: usize = 200;
+const SHOWN_BYTES_MAX: usize = 64;
 
 /// Why `json` is no document.
 pub(super) fn refusal(
@@ -31,12 +30,11 @@ pub(super) fn refusal(
         return ConfigError { path, problem };
     }
     // Where a name or a mapping with one is expected, serde_json takes any other value for broken JSON.
-    let problem = match serde_json::from_slice::<Value>(json) {
-        Ok(document) => format!(
-            "expected one name, or a mapping of one name to its value, got {}",
-            shown(&document, error.path())
-        ),
-        Err(_) => text,
+    let problem = if serde_json::from_slice::<IgnoredAny>(json).is_ok() {
+        let came = value_at(json, inner.line(), inner.column());
+        format!("expected one name, or a mapping of one name to its value, got {came}")
+    } else {
+        text
     };
     ConfigError { path, problem }
 }
@@ -87,20 +85,19 @@ fn in_words(expected: &str) -> &str {
     }
 }
 
-/// The value at a path, as JSON.
-fn shown(document: &Value, path: &Path) -> String {
-    let mut value = Some(document);
-    for segment in path {
-        value = match segment {
-            Segment::Seq { index } => value.and_then(|of| of.get(index)),
-            Segment::Map { key } => value.and_then(|of| of.get(key)),
-            Segment::Enum { variant } => value.and_then(|of| of.get(variant)),
-            Segment::Unknown => value,
-        };
-    }
-    match value.map(Value::to_string) {
-        Some(text) if text.len() <= SHOWN_BYTES_MAX => text,
-        Some(_) => "something long".into(),
-        None => "something else".into(),
+/// The value that begins at a place in the text, both counted from 1.
+fn value_at(json: &[u8], line: usize, column: usize) -> String {
+    let line = json
+        .split(|byte| *byte == b'\n')
+        .nth(line.saturating_sub(1));
+    let rest = line.and_then(|line| line.get(column.saturating_sub(1)..));
+    match rest.unwrap_or_default() {
+        [b'[', ..] => "a list".into(),
+        rest => {
+            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+            let value = rest.split(ends).next().unwrap_or_default();
+            let value = value.get(..SHOWN_BYTES_MAX).unwrap_or(value);
+            format!("`{}`", String::from_utf8_lossy(value))
+        }
     }
 }
