@@ -233,3 +233,22 @@ fn only_what_is_needed_is_demanded() {
     let demands = settings.demands(b"GET", b"/a?b");
     assert!(demands.exchange && demands.client_address && !demands.fields);
 }
+
+#[test]
+fn a_broken_one_is_refused_or_taken_and_never_a_panic() {
+    let good = GOOD.as_bytes();
+    let mut refused = 0;
+    for place in 0..good.len() {
+        let mut trial = good.to_vec();
+        for byte in [b'"', b'[', b'}', b'7', b'\n', b'\xff'] {
+            trial[place] = byte;
+            refused += usize::from(Settings::parse(&trial).is_err());
+        }
+        trial.truncate(place);
+        refused += usize::from(Settings::parse(&trial).is_err());
+        let mut without = good.to_vec();
+        without.remove(place);
+        refused += usize::from(Settings::parse(&without).is_err());
+    }
+    assert!(refused > 4 * good.len(), "{refused} were refused");
+}
