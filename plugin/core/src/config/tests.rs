@@ -199,6 +199,14 @@ fn neither_part_is_refused() {
 }
 
 #[test]
+fn a_field_without_a_name_has_a_place_too() {
+    let message = Settings::parse(br#"{"": 1}"#)
+        .expect_err("refused")
+        .to_string();
+    assert!(message.starts_with(".: "), "{message}");
+}
+
+#[test]
 fn no_configuration_is_refused() {
     let refused = |text: &str| {
         let error = Settings::parse(text.as_bytes()).expect_err("refused");

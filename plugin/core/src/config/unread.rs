@@ -13,7 +13,11 @@ pub(super) fn refusal(
     json: &[u8],
     error: &serde_path_to_error::Error<serde_json::Error>,
 ) -> ConfigError {
-    let path = error.path().to_string();
+    let mut path = error.path().to_string();
+    if path.is_empty() {
+        // A field with an empty name.
+        path.push('.');
+    }
     if json.trim_ascii().is_empty() {
         return ConfigError {
             path,
