@@ -38,9 +38,14 @@ impl Front {
         if self.is_closed() {
             return Some(Outcome::Refused(Refusal::stopping()));
         }
-        if self.table.find(&bucket).is_some() {
+        let counts = self.table.find(&bucket).is_some_and(|slot| {
+            let slot = self.table.slot(slot);
+            slot.loading || slot.open(now_ms).is_some()
+        });
+        if counts {
             return self.run_or_hold(now_ms, caller, &bucket, Job::Reset);
         }
+        // Without a window in memory the file may still have one: of a reset whose write failed.
         if self.erasing >= ERASING_MAX {
             return Some(Outcome::Refused(too_many()));
         }

@@ -5,9 +5,11 @@ use std::{fs, ops::ControlFlow, time::Duration};
 use bytes::Bytes;
 use heed::{CommitOrAbort, Database, EnvOpenOptions, RwTxn, types::Bytes as Raw};
 use porch_engine::{
-    CheckEvent, Checked, ClaimAnswer, Finding, Forgotten, Hit, Look, Options, Outcome, ReadError,
-    Reader, RecordState, RecordView, ResetAnswer, Resolution, SettleAnswer, Settlement, Store,
+    Admission, Answer, Caller, CheckEvent, Checked, ClaimAnswer, Finding, Forgotten, Front, Hit,
+    Look, Options, Outcome, ReadError, Reader, RecordState, RecordView, ResetAnswer, Resolution,
+    SettleAnswer, Settlement, Store,
 };
+use proptest::prelude::*;
 
 use crate::{
     damage::{ask, claim, complete, damage},
@@ -18,7 +20,7 @@ const LEASE_MS: u64 = 60_000;
 
 fn operate(
     driver: &mut Driver,
-    call: impl FnOnce(&mut porch_engine::Front, porch_engine::Caller) -> Option<Outcome>,
+    call: impl FnOnce(&mut Front, Caller) -> Option<Outcome>,
 ) -> Outcome {
     let caller = driver.caller();
     if let Some(outcome) = call(&mut driver.front, caller) {
@@ -460,4 +462,138 @@ fn a_check_holds_the_index_against_the_tables_and_the_chunks_against_the_records
     let (_, findings) = check(&driver.store.reader());
     let tables: Vec<_> = findings.iter().map(|finding| finding.table).collect();
     assert_eq!(tables, ["bodies", "expiry"], "{findings:?}");
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A hit is put in.
+    Hit(u8),
+    /// A reset is put in.
+    Reset(u8),
+    /// One batch commits.
+    Commit,
+    /// One batch fails.
+    Fail,
+    /// What was in memory is gone.
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bucket = 0..3_u8;
+    let step = prop_oneof![
+        8 => bucket.clone().prop_map(Step::Hit),
+        3 => bucket.prop_map(Step::Reset),
+        4 => Just(Step::Commit),
+        1 => Just(Step::Fail),
+        1 => Just(Step::Crash),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+/// What is known of a bucket's count: between what was acknowledged since the last reset that was put in, and what was
+/// put in since the last reset that was acknowledged.
+#[derive(Debug, Default)]
+struct Known {
+    /// Hits and resets in the order they were put in; a hit with whether it was admitted.
+    history: Vec<(Caller, Event)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Hit { admitted: bool },
+    Reset { done: bool },
+}
+
+impl Known {
+    fn answered(&mut self, answer: &Answer) {
+        let event = self
+            .history
+            .iter_mut()
+            .find(|(caller, _)| *caller == answer.caller);
+        if let Some((_, event)) = event {
+            match (event, &answer.outcome) {
+                (Event::Hit { admitted }, Outcome::Admitted { admitted: true, .. }) => {
+                    *admitted = true;
+                }
+                (Event::Reset { done }, Outcome::Reset(_)) => *done = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn bounds(&self) -> (u32, u32) {
+        let (mut least, mut most) = (0, 0);
+        for (_, event) in &self.history {
+            match event {
+                Event::Hit { admitted } => {
+                    least += u32::from(*admitted);
+                    most += 1;
+                }
+                Event::Reset { done: false } => least = 0,
+                Event::Reset { done: true } => (least, most) = (0, 0),
+            }
+        }
+        (least, most)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    /// Whatever is under way when a bucket is reset, no acknowledged hit after it is lost, and none before it comes
+    /// back.
+    #[test]
+    fn a_reset_takes_back_what_was_before_it_and_nothing_else(steps in steps()) {
+        // One bucket has to leave whenever the third comes.
+        let mut driver = Driver::new(2);
+        let mut known: [Known; 3] = Default::default();
+        let mut answers = Vec::new();
+        let mut verdicts = Vec::new();
+        for step in steps {
+            driver.now_ms += 1;
+            let now_ms = driver.now_ms;
+            match step {
+                Step::Hit(bucket) => {
+                    let caller = driver.caller();
+                    let hit = hit(bucket, 1_000, 3_600);
+                    let admission = driver.front.admit(now_ms, caller, &[hit], &mut verdicts);
+                    let admitted = matches!(admission, Admission::Now { admitted: true });
+                    known[usize::from(bucket)].history.push((caller, Event::Hit { admitted }));
+                }
+                Step::Reset(bucket) => {
+                    let caller = driver.caller();
+                    let outcome = driver.front.reset(now_ms, caller, [bucket; 32]);
+                    let done = matches!(outcome, Some(Outcome::Reset(_)));
+                    known[usize::from(bucket)].history.push((caller, Event::Reset { done }));
+                }
+                Step::Commit => {
+                    driver.batch(&mut answers);
+                }
+                Step::Fail => {
+                    driver.fail(&mut answers);
+                }
+                Step::Crash => driver.crash(),
+            }
+            for answer in answers.drain(..) {
+                for known in &mut known {
+                    known.answered(&answer);
+                }
+            }
+        }
+        driver.drain(&mut answers);
+        for answer in answers.drain(..) {
+            for known in &mut known {
+                known.answered(&answer);
+            }
+        }
+        for crash in [false, true] {
+            if crash {
+                driver.crash();
+            }
+            for (bucket, known) in (0..).zip(&known) {
+                let (least, most) = known.bounds();
+                let count = driver.peek(bucket).count;
+                prop_assert!((least..=most).contains(&count), "{bucket}: {least} to {most}, came {count}: {known:?}");
+            }
+        }
+    }
 }
