@@ -1,6 +1,7 @@
 //! Between which bounds does a bucket's count have to lie?
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anyhow::ensure;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::torture::draw;
 const LONG_S: u32 = 7 * 24 * 3_600;
 
 /// A bucket and its rule.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(in crate::torture) struct Spec {
     pub(in crate::torture) digest: Bytes,
     pub(in crate::torture) quota: u32,
@@ -43,6 +44,19 @@ impl Spec {
 
     fn is_long(&self) -> bool {
         self.window_s == LONG_S
+    }
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in &self.digest {
+            write!(f, "{byte:02x}")?;
+        }
+        let (quota, window_s, reserve) = (self.quota, self.window_s, self.reserve);
+        write!(
+            f,
+            " (quota {quota}, window {window_s} s, reserve {reserve})"
+        )
     }
 }
 
