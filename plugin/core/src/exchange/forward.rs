@@ -24,6 +24,7 @@ pub(super) struct Holding {
     claim: Claim,
     status: u16,
     fields: Vec<Field>,
+    held: Held,
 }
 
 impl Turn<'_> {
@@ -53,7 +54,7 @@ impl Turn<'_> {
         match forwarded_certainty(status, head.fields, head.details, releases) {
             Certainty::NotProcessed => {
                 self.count(Count::Policy(index, PolicyOutcome::Released));
-                self.settle_held(Operation::Abandon(abandon(&claim)), Held::NONE)
+                self.settle_held(Operation::Abandon(abandon(&claim)), Held::default())
             }
             Certainty::Unknown => self.unknown(index, &claim, status),
             Certainty::Processed if is_stream(head, most) => self.stream(index, &claim, status),
@@ -64,6 +65,7 @@ impl Turn<'_> {
                     claim,
                     status,
                     fields,
+                    held: self.worker.hold_nothing(),
                 };
                 if head.end {
                     self.kept(holding, vec![], false)
@@ -75,13 +77,13 @@ impl Turn<'_> {
     }
 
     /// So much of the body is held: too much is not kept, and goes on.
-    pub(super) fn response_held(&mut self, holding: Holding, bytes: usize) -> State {
+    pub(super) fn response_held(&mut self, mut holding: Holding, bytes: usize) -> State {
         let settings = self.worker.settings.clone();
         let most = settings
             .idempotency
             .as_ref()
             .map_or(0, |idempotency| idempotency.max_response_bytes);
-        if bytes > most {
+        if bytes > most || !self.worker.hold_in_all(&mut holding.held, bytes) {
             return self.stream(holding.policy, &holding.claim, holding.status);
         }
         State::Holding(holding)
@@ -94,7 +96,9 @@ impl Turn<'_> {
             claim,
             status,
             fields,
+            held,
         } = holding;
+        drop(held);
         let settings = self.worker.settings.clone();
         let kept = settings.idempotency.as_ref().and_then(|idempotency| {
             let policy = idempotency.policies.get(index)?;
@@ -113,7 +117,7 @@ impl Turn<'_> {
             (Outcome::Response(response), held)
         } else {
             self.count(Count::Policy(index, PolicyOutcome::NotKept));
-            (Outcome::Tombstone { status }, Held::NONE)
+            (Outcome::Tombstone { status }, Held::default())
         };
         self.settle_held(complete(&claim, outcome), held)
     }
@@ -139,7 +143,10 @@ impl Turn<'_> {
 
     fn unknown(&mut self, policy: usize, claim: &Claim, status: u16) -> State {
         self.count(Count::Policy(policy, PolicyOutcome::Unknown));
-        self.settle_held(complete(claim, Outcome::Unknown { status }), Held::NONE)
+        self.settle_held(
+            complete(claim, Outcome::Unknown { status }),
+            Held::default(),
+        )
     }
 
     /// The response is not kept, and that is said at once; it goes on unheld.

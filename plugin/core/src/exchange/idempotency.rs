@@ -54,6 +54,7 @@ pub(super) struct Keyed {
     fields: Vec<Field>,
     marks: Marks,
     body: Body,
+    held: Held,
 }
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Keyed {
     }
 
     /// So many bytes of the body are held.
-    pub(super) fn held(self, bytes: usize, turn: &Turn<'_>) -> Result<Self, Box<Refusal>> {
+    pub(super) fn held(mut self, bytes: usize, turn: &Turn<'_>) -> Result<Self, Box<Refusal>> {
         let limit = turn
             .worker
             .settings
@@ -82,6 +83,10 @@ impl Keyed {
         if bytes > limit {
             let problem = Problem::RequestTooLarge { limit };
             let refusal = Refusal::new(self.policy, PolicyOutcome::TooLarge, problem);
+            return Err(Box::new(refusal.marked(self.marks)));
+        }
+        if !turn.worker.hold_in_all(&mut self.held, bytes) {
+            let refusal = Refusal::new(self.policy, PolicyOutcome::Overloaded, Problem::Overloaded);
             return Err(Box::new(refusal.marked(self.marks)));
         }
         Ok(self)
@@ -224,6 +229,7 @@ impl Turn<'_> {
             fields: kept::executed(head.fields),
             marks: Marks::default(),
             body: Body::Coming,
+            held: self.worker.hold_nothing(),
         }))
     }
 
@@ -241,6 +247,7 @@ impl Turn<'_> {
             fields,
             marks,
             body,
+            held,
         } = keyed;
         let settings = self.worker.settings.clone();
         let policy = settings
@@ -249,10 +256,6 @@ impl Turn<'_> {
             .and_then(|idempotency| idempotency.policies.get(index));
         let (Some(policy), Body::Whole { bytes, claim_id }) = (policy, body) else {
             return State::Over;
-        };
-        let Some(held) = self.worker.hold(bytes.len()) else {
-            let refusal = Refusal::new(index, PolicyOutcome::Overloaded, Problem::Overloaded);
-            return self.refuse(refusal.marked(marks));
         };
         let fingerprint = fingerprint.with_body(&bytes);
         let run = match &policy.execute {
@@ -330,7 +333,7 @@ impl Turn<'_> {
                 })
             }
             Claimed::Replay(mut response) => {
-                self.worker.release(held);
+                drop(held);
                 self.count(Count::Policy(policy, PolicyOutcome::Replayed));
                 response
                     .fields
@@ -405,7 +408,7 @@ impl Turn<'_> {
                 })
             }
             Run::Forward => {
-                self.worker.release(held);
+                drop(held);
                 self.forward(Forwarding {
                     policy,
                     claim,
@@ -416,7 +419,7 @@ impl Turn<'_> {
     }
 
     fn refuse_claim(&mut self, refusal: Refusal, marks: Marks, held: Held) -> State {
-        self.worker.release(held);
+        drop(held);
         self.refuse(refusal.marked(marks))
     }
 
@@ -434,7 +437,7 @@ impl Turn<'_> {
     /// The client left before anything ran.
     pub(super) fn leave_claim(&mut self, claiming: Claiming) -> State {
         self.actions.push(Action::GiveUp(abandon(&claiming.claim)));
-        self.worker.release(claiming.held);
+        drop(claiming.held);
         State::Over
     }
 
@@ -447,7 +450,7 @@ impl Turn<'_> {
             held,
             client,
         } = executing;
-        self.worker.release(held);
+        drop(held);
         let settings = self.worker.settings.clone();
         let Some(idempotency) = &settings.idempotency else {
             return State::Over;
@@ -485,11 +488,14 @@ impl Turn<'_> {
         let (operation, held) = match certainty {
             Certainty::NotProcessed => {
                 self.count(Count::Policy(index, PolicyOutcome::Released));
-                (Operation::Abandon(abandon(&claim)), Held::NONE)
+                (Operation::Abandon(abandon(&claim)), Held::default())
             }
             Certainty::Unknown => {
                 self.count(Count::Policy(index, PolicyOutcome::Unknown));
-                (complete(&claim, Outcome::Unknown { status }), Held::NONE)
+                (
+                    complete(&claim, Outcome::Unknown { status }),
+                    Held::default(),
+                )
             }
             Certainty::Processed => {
                 let kept = policy
@@ -498,7 +504,10 @@ impl Turn<'_> {
                     (complete(&claim, Outcome::Response(response)), held)
                 } else {
                     self.count(Count::Policy(index, PolicyOutcome::NotKept));
-                    (complete(&claim, Outcome::Tombstone { status }), Held::NONE)
+                    (
+                        complete(&claim, Outcome::Tombstone { status }),
+                        Held::default(),
+                    )
                 }
             }
         };
@@ -546,7 +555,7 @@ impl Turn<'_> {
 
     /// The outcome is durable, or the store had its time: the client gets the answer.
     pub(super) fn settled(&mut self, settling: Settling) -> State {
-        self.worker.release(settling.held);
+        drop(settling.held);
         match (settling.client, settling.then) {
             (Client::Gone, _) => State::Over,
             (Client::Waits, Then::Answer(answer, marks)) => self.answer(*answer, marks),

@@ -1013,6 +1013,21 @@ fn what_a_worker_holds_is_bounded() {
     story.worker.retained_bytes = 61;
     story.request("POST", "/orders", &[("idempotency-key", "k")]);
     assert_eq!(problem(&answer(story.body("body"))), "overloaded");
+    story.request("POST", "/orders", &[("idempotency-key", "k")]);
+    assert_eq!(
+        story.event(Event::BodyHeld(3)),
+        [],
+        "what is still coming is held too"
+    );
+    assert_eq!(story.worker.held_bytes(), 64);
+    let first = std::mem::take(&mut story.exchange);
+    story.request("POST", "/orders", &[("idempotency-key", "other")]);
+    assert_eq!(
+        problem(&answer(story.event(Event::BodyHeld(1)))),
+        "overloaded"
+    );
+    drop(first);
+    assert_eq!(story.worker.held_bytes(), 61);
 
     story.worker.retained_bytes = 0;
     story.executing();

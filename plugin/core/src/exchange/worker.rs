@@ -1,5 +1,6 @@
 //! What the exchanges of one worker share: the settings, what was seen of buckets, and how much is held.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::config::Settings;
@@ -15,16 +16,20 @@ pub struct Worker {
     /// Bytes that the channel retains for completions that the store has not acknowledged. The adapter keeps it true.
     pub retained_bytes: usize,
     pub(super) seen: Seen,
-    held_bytes: usize,
+    held: Rc<Cell<usize>>,
 }
 
-/// Bytes that an exchange holds; given back to the worker by [`Worker::release`].
-#[derive(Debug)]
-#[must_use = "held bytes are given back by Worker::release"]
-pub(super) struct Held(usize);
+/// Bytes that an exchange holds. Dropping it gives them back to the worker.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    total: Rc<Cell<usize>>,
+    bytes: usize,
+}
 
-impl Held {
-    pub(super) const NONE: Self = Self(0);
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.total.set(self.total.get().saturating_sub(self.bytes));
+    }
 }
 
 impl Worker {
@@ -34,7 +39,7 @@ impl Worker {
             settings: Rc::new(settings),
             retained_bytes: 0,
             seen: Seen::default(),
-            held_bytes: 0,
+            held: Rc::default(),
         }
     }
 
@@ -50,28 +55,36 @@ impl Worker {
 
     /// Bytes of requests and answers that this worker's exchanges and its channel hold.
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes.saturating_add(self.retained_bytes)
+        self.held.get().saturating_add(self.retained_bytes)
     }
 
-    /// Holds so many bytes more, unless that is more than the worker may hold.
-    pub(super) fn hold(&mut self, bytes: usize) -> Option<Held> {
+    /// Holds nothing yet.
+    pub(super) fn hold_nothing(&self) -> Held {
+        Held {
+            total: Rc::clone(&self.held),
+            bytes: 0,
+        }
+    }
+
+    /// Holds so many bytes, unless that is more than the worker may hold.
+    pub(super) fn hold(&self, bytes: usize) -> Option<Held> {
+        let mut held = self.hold_nothing();
+        self.hold_in_all(&mut held, bytes).then_some(held)
+    }
+
+    /// Holds so many bytes in all where some may be held already. False when that is more than the worker may hold.
+    pub(super) fn hold_in_all(&self, held: &mut Held, bytes: usize) -> bool {
         let most = self
             .settings
             .idempotency
             .as_ref()
             .map_or(0, |idempotency| idempotency.max_held_bytes);
-        if self.held_bytes().saturating_add(bytes) > most {
-            return None;
+        let more = bytes.saturating_sub(held.bytes);
+        if self.held_bytes().saturating_add(more) > most {
+            return false;
         }
-        self.held_bytes = self.held_bytes.saturating_add(bytes);
-        Some(Held(bytes))
-    }
-
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "what is given back is no longer held"
-    )]
-    pub(super) fn release(&mut self, held: Held) {
-        self.held_bytes = self.held_bytes.saturating_sub(held.0);
+        held.bytes = held.bytes.saturating_add(more);
+        self.held.set(self.held.get().saturating_add(more));
+        true
     }
 }
