@@ -71,7 +71,7 @@ async fn free(operator: &mut AdminClient<Channel>) -> anyhow::Result<()> {
 async fn an_operator_who_stalls_is_cut_off_at_the_time_limit() -> anyhow::Result<()> {
     let place = Place::new()?;
     let (_store, mut operator) = filled(&place).await?;
-    let mut pieces = begun(&mut operator, 1_000).await?;
+    let mut pieces = begun(&mut operator, 3_000).await?;
     assert_eq!(checked(&mut operator).await?, Some(Code::ResourceExhausted));
     free(&mut operator).await?;
     let ended = loop {
