@@ -8,6 +8,7 @@ use crate::{
     layout::{BodyRef, Corrupt, CounterRow},
     operator::{OperatorAnswer, OperatorOp, ResetAnswer},
     response::Response,
+    space::AtLimit,
 };
 
 /// A SHA-256.
@@ -156,12 +157,13 @@ pub(crate) enum Loaded {
 /// What a committed batch found, in the order of its operations.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    pub(crate) loads: Vec<Result<Loaded, Corrupt>>,
+    pub(crate) counters: Vec<CounterAnswer>,
     pub(crate) records: Vec<RecordAnswer>,
-    pub(crate) erased: Vec<ResetAnswer>,
     pub(crate) operations: Vec<OperatorAnswer>,
     /// Something was written, and is durable.
     pub(crate) wrote: bool,
+    /// New rows that it refused since there was no room for them.
+    pub at_limit: AtLimit,
 }
 
 impl Outcomes {
@@ -169,6 +171,21 @@ impl Outcomes {
     pub const fn wrote(&self) -> bool {
         self.wrote
     }
+}
+
+/// What counter work is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CounterAnswer {
+    /// To a load.
+    Loaded(Loaded),
+    /// To a write.
+    Written,
+    /// To a removal.
+    Erased(ResetAnswer),
+    /// It would have been a new row, and counters are at their limit. Nothing was done.
+    NoRoom,
+    /// The row cannot be read. Nothing was done.
+    Corrupt(Corrupt),
 }
 
 /// What record work is answered.
@@ -191,6 +208,8 @@ pub(crate) enum RecordAnswer {
         /// A record was removed.
         released: bool,
     },
+    /// It would have been a new row, and records are at their limit. Nothing was done.
+    NoRoom,
     /// The record cannot be read. Nothing was done.
     Corrupt {
         /// What is wrong with which row.

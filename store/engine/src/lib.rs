@@ -23,6 +23,7 @@ mod prune;
 mod reader;
 mod records;
 mod response;
+mod space;
 mod store;
 mod usage;
 
@@ -41,6 +42,7 @@ pub use operator::{
 };
 pub use reader::{ReadError, Reader};
 pub use response::Response;
+pub use space::{AtLimit, LIMIT_BYTES_MAX, LIMIT_BYTES_MIN};
 pub use store::Store;
 pub use usage::{TableUsage, Usage};
 

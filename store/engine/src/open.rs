@@ -21,6 +21,7 @@ use crate::{
     error::OpenError,
     layout::{CLOCK, Corrupt, FORMAT, FORMAT_ROW, NEXT_BODY, decode_number, encode_number},
     preflight,
+    space::Space,
     store::{Rows, Store, Tables},
 };
 
@@ -32,13 +33,33 @@ const MARKER_TEXT: &str = "data.mdb of this directory holds counters and records
 /// How a data directory is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The largest size of the data file, in bytes. Default 4 GiB; only what is used takes space.
-    pub map_bytes: usize,
+    /// New buckets are refused when counters take so many bytes. Default 1 GiB, about 8 million buckets.
+    pub counter_bytes_max: u64,
+    /// New keys are refused when records and their responses take so many bytes. Default 4 GiB.
+    pub record_bytes_max: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { map_bytes: 4 << 30 }
+        Self {
+            counter_bytes_max: 1 << 30,
+            record_bytes_max: 4 << 30,
+        }
+    }
+}
+
+impl Options {
+    /// The most bytes that the file is meant to take: half again as many as both limits together. Only what is used
+    /// takes space.
+    pub fn map_bytes(&self) -> u64 {
+        self.space().map_bytes()
+    }
+
+    const fn space(&self) -> Space {
+        Space {
+            counter_bytes_max: self.counter_bytes_max,
+            record_bytes_max: self.record_bytes_max,
+        }
     }
 }
 
@@ -88,7 +109,15 @@ impl Store {
             .map_err(lmdb("write its meta rows"))?;
 
         leave_marker(dir, &marker)?;
-        let store = Self::new(env, tables, clock, head.next_body, data, lock);
+        let store = Self::new(
+            env,
+            tables,
+            clock,
+            head.next_body,
+            options.space(),
+            data,
+            lock,
+        );
         Ok((store, start))
     }
 }
@@ -213,7 +242,8 @@ fn check_present(data: &Path, marker: &Path) -> Result<(), OpenError> {
 
 fn open_env(dir: &Path, data: &Path, options: Options) -> Result<Env<WithoutTls>, OpenError> {
     let mut env = EnvOpenOptions::new().read_txn_without_tls();
-    env.map_size(options.map_bytes).max_dbs(8).max_readers(8);
+    let map_bytes = usize::try_from(options.map_bytes()).unwrap_or(usize::MAX);
+    env.map_size(map_bytes).max_dbs(8).max_readers(8);
     #[expect(unsafe_code, reason = "LMDB maps the file")]
     // SAFETY: the file is on a local disk, no other process of ours maps it (it is locked), and nobody truncates it
     // while it is mapped; its size was checked against its header.

@@ -26,7 +26,7 @@ pub struct Reader {
     reads: Reads,
 }
 
-/// Whether somebody reads beside the writer. The map must not be moved then.
+/// Whether somebody reads beside the writer. The map must not be moved then: who moves it begins a read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reads(Arc<AtomicBool>);
 
@@ -35,12 +35,9 @@ pub(crate) struct Reads(Arc<AtomicBool>);
 pub(crate) struct Reading(Arc<AtomicBool>);
 
 impl Reads {
-    /// Whether somebody reads.
-    pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn begin(&self) -> Result<Reading, ReadError> {
+    /// # Errors
+    /// [`ReadError::Busy`] when somebody reads.
+    pub(crate) fn begin(&self) -> Result<Reading, ReadError> {
         if self.0.swap(true, Ordering::AcqRel) {
             return Err(ReadError::Busy);
         }

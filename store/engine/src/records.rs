@@ -39,8 +39,7 @@ pub(crate) fn apply(work: &mut Work<'_, '_>, op: &RecordOp) -> Result<RecordAnsw
         RecordAsk::Complete {
             claim_id,
             resolution,
-        } => completed(work, &op.key, claim_id, resolution)
-            .map(|fenced| RecordAnswer::Completed { fenced }),
+        } => completed(work, &op.key, claim_id, resolution),
         RecordAsk::Abandon { claim_id } => {
             abandoned(work, &op.key, claim_id).map(|released| RecordAnswer::Abandoned { released })
         }
@@ -61,6 +60,9 @@ fn claimed(
     let row = current(work, key)?;
     let answer = match record::claim(row.as_ref().map(|row| &row.record), claim, work.now_ms) {
         Claimed::Granted(record) => {
+            if row.is_none() && !work.has_room_for_record()? {
+                return Ok(RecordAnswer::NoRoom);
+            }
             let pending = RecordRow { record, body: None };
             work.write_record(key, row.as_ref(), &pending)?;
             work.prune()?;
@@ -86,7 +88,7 @@ fn completed(
     key: &Key,
     claim_id: &ClaimId,
     resolution: &Resolution,
-) -> Result<bool, Stop> {
+) -> Result<RecordAnswer, Stop> {
     let row = current(work, key)?;
     let outcome = match resolution {
         Resolution::Response(response) => Outcome::Response {
@@ -98,16 +100,19 @@ fn completed(
     let before = row.as_ref();
     let before_record = before.map(|row| &row.record);
     match record::complete(before_record, claim_id, outcome, work.now_ms) {
-        Completed::Fenced => Ok(true),
-        Completed::Already => Ok(false),
+        Completed::Fenced => Ok(RecordAnswer::Completed { fenced: true }),
+        Completed::Already => Ok(RecordAnswer::Completed { fenced: false }),
         Completed::Write(record) => {
             let body = match resolution {
+                Resolution::Response(_) if !work.has_room_for_response()? => {
+                    return Ok(RecordAnswer::NoRoom);
+                }
                 Resolution::Response(response) => Some(write_body(work, response)?),
                 Resolution::Tombstone { .. } | Resolution::Unknown { .. } => None,
             };
             work.write_record(key, before, &RecordRow { record, body })?;
             work.prune()?;
-            Ok(false)
+            Ok(RecordAnswer::Completed { fenced: false })
         }
     }
 }

@@ -12,13 +12,14 @@ use std::{
 use heed::{Database, Env, RoTxn, RwTxn, WithoutTls, types::Bytes as Raw};
 
 use crate::{
-    batch::{Batch, Bucket, CounterOp, ExactRow, Loaded, Outcomes},
+    batch::{Batch, Bucket, CounterAnswer, CounterOp, ExactRow, Loaded, Outcomes},
     clock::Clock,
     error::ApplyError,
-    layout::{CLOCK, Corrupt, CounterRow, Expiring, NEXT_BODY, Table, encode_number},
+    layout::{CLOCK, CounterRow, Expiring, NEXT_BODY, Table, encode_number},
     operator,
     reader::{Reader, Reads},
     records,
+    space::{AtLimit, Space},
 };
 
 /// Rows as bytes; `layout` knows what they mean.
@@ -41,6 +42,11 @@ impl Tables {
     }
 }
 
+/// The map grows to its double in so many steps, the last resort when it is full.
+const MAP_STEPS: usize = 8;
+/// No step is smaller: the largest response fits.
+const MAP_STEP_BYTES_MIN: usize = 16 << 20;
+
 /// The data directory, open. Belongs to one thread.
 #[derive(Debug)]
 pub struct Store {
@@ -48,6 +54,9 @@ pub struct Store {
     tables: Tables,
     clock: Clock,
     next_body: u64,
+    space: Space,
+    /// The map never becomes larger.
+    map_bytes_max: usize,
     data: PathBuf,
     reads: Reads,
     /// Held, not read: the directory is locked while it is open.
@@ -60,14 +69,18 @@ impl Store {
         tables: Tables,
         clock: Clock,
         next_body: u64,
+        space: Space,
         data: PathBuf,
         lock: File,
     ) -> Self {
+        let map_bytes = env.info().map_size;
         Self {
             env,
             tables,
             clock,
             next_body,
+            space,
+            map_bytes_max: map_bytes.saturating_mul(2).max(MAP_STEP_BYTES_MIN),
             data,
             reads: Reads::default(),
             _lock: lock,
@@ -87,11 +100,6 @@ impl Store {
             self.data.clone(),
             self.reads.clone(),
         )
-    }
-
-    /// Whether a `backup` or a `check` reads the file. The map must not be moved then.
-    pub fn is_read(&self) -> bool {
-        self.reads.any()
     }
 
     /// The data file.
@@ -115,18 +123,15 @@ impl Store {
         self.transact(now_ms, |work| {
             let mut outcomes = Outcomes::default();
             for op in &batch.counters {
-                match op {
-                    CounterOp::Load { bucket, open, .. } => {
-                        outcomes.loads.push(work.load(bucket, open.as_ref())?);
+                outcomes.counters.push(match op {
+                    CounterOp::Load { bucket, open, .. } => work.load(bucket, open.as_ref())?,
+                    CounterOp::Write { bucket, row, .. } | CounterOp::Evict { bucket, row } => {
+                        work.raise(bucket, row)?
                     }
                     CounterOp::Erase { bucket, .. } => {
-                        outcomes.erased.push(work.erase_counter(bucket)?);
+                        CounterAnswer::Erased(work.erase_counter(bucket)?)
                     }
-                    CounterOp::Write { bucket, row, .. } | CounterOp::Evict { bucket, row } => {
-                        work.write_counter(bucket, row)?;
-                        work.prune()?;
-                    }
-                }
+                });
             }
             for op in &batch.records {
                 outcomes.records.push(records::apply(work, op)?);
@@ -135,6 +140,7 @@ impl Store {
                 outcomes.operations.push(operator::apply(work, op)?);
             }
             outcomes.wrote = work.dirty;
+            outcomes.at_limit = work.at_limit;
             Ok(outcomes)
         })
     }
@@ -157,9 +163,14 @@ impl Store {
     fn transact<T>(
         &mut self,
         now_ms: u64,
-        apply: impl FnOnce(&mut Work<'_, '_>) -> Result<T, heed::Error>,
+        apply: impl Fn(&mut Work<'_, '_>) -> Result<T, heed::Error>,
     ) -> Result<T, ApplyError> {
-        let result = self.try_transact(now_ms, apply);
+        let mut result = self.try_transact(now_ms, &apply);
+        if let Err(heed::Error::Mdb(heed::MdbError::MapFull)) = result
+            && self.grow().map_err(ApplyError::Fatal)?
+        {
+            result = self.try_transact(now_ms, &apply);
+        }
         result.map_err(|error| {
             if is_full(&error, &self.data) {
                 ApplyError::Full(error)
@@ -172,7 +183,7 @@ impl Store {
     fn try_transact<T>(
         &mut self,
         now_ms: u64,
-        apply: impl FnOnce(&mut Work<'_, '_>) -> Result<T, heed::Error>,
+        apply: impl Fn(&mut Work<'_, '_>) -> Result<T, heed::Error>,
     ) -> Result<T, heed::Error> {
         let mut txn = self.env.write_txn()?;
         let mut work = Work {
@@ -180,6 +191,8 @@ impl Store {
             txn: &mut txn,
             now_ms,
             next_body: self.next_body,
+            space: self.space,
+            at_limit: AtLimit::default(),
             dirty: false,
             pruned: false,
         };
@@ -201,6 +214,24 @@ impl Store {
         self.next_body = next_body;
         Ok(done)
     }
+
+    /// Makes the map larger. False: somebody reads the file right now, or it is as large as it may become.
+    fn grow(&self) -> Result<bool, heed::Error> {
+        let Ok(_reading) = self.reads.begin() else {
+            return Ok(false);
+        };
+        let came = self.env.info().map_size;
+        let step = (self.map_bytes_max / MAP_STEPS).max(MAP_STEP_BYTES_MIN);
+        let grown = came.saturating_add(step).min(self.map_bytes_max);
+        if grown <= came {
+            return Ok(false);
+        }
+        #[expect(unsafe_code, reason = "LMDB maps the file anew")]
+        // SAFETY: this process has no transaction open: the writer's was aborted, and its thread is this one; another
+        // reader would hold what `begin` has just taken, and cannot begin before it is dropped.
+        unsafe { self.env.resize(grown) }?;
+        Ok(true)
+    }
 }
 
 /// One transaction at work.
@@ -209,6 +240,9 @@ pub(crate) struct Work<'t, 'e> {
     pub(crate) txn: &'t mut RwTxn<'e>,
     pub(crate) now_ms: u64,
     pub(crate) next_body: u64,
+    pub(crate) space: Space,
+    /// New rows that were refused.
+    pub(crate) at_limit: AtLimit,
     /// Something was written.
     pub(crate) dirty: bool,
     /// Nothing expired is left in the index.
@@ -221,21 +255,36 @@ impl Work<'_, '_> {
         &mut self,
         bucket: &Bucket,
         open: Option<&CounterRow>,
-    ) -> Result<Result<Loaded, Corrupt>, heed::Error> {
+    ) -> Result<CounterAnswer, heed::Error> {
         let row = self.tables.counters.get(self.txn, bucket)?;
         let row = match row.map(|row| CounterRow::decode(bucket, row)).transpose() {
-            Ok(row) => row.filter(|row| row.window().is_open(self.now_ms)),
-            Err(corrupt) => return Ok(Err(corrupt)),
+            Ok(row) => row,
+            Err(corrupt) => return Ok(CounterAnswer::Corrupt(corrupt)),
         };
-        Ok(Ok(match (row, open) {
+        let current = row.filter(|row| row.window().is_open(self.now_ms));
+        Ok(CounterAnswer::Loaded(match (current, open) {
             (Some(row), _) => Loaded::Row(row),
             (None, Some(open)) => {
+                if row.is_none() && !self.has_room_for_counter()? {
+                    return Ok(CounterAnswer::NoRoom);
+                }
                 self.write_counter(bucket, open)?;
                 self.prune()?;
                 Loaded::Opened(*open)
             }
             (None, None) => Loaded::Nothing,
         }))
+    }
+
+    /// Writes a row over the one that is there; a new one only when there is room.
+    fn raise(&mut self, bucket: &Bucket, row: &CounterRow) -> Result<CounterAnswer, heed::Error> {
+        let is_new = self.tables.counters.get(self.txn, bucket)?.is_none();
+        if is_new && !self.has_room_for_counter()? {
+            return Ok(CounterAnswer::NoRoom);
+        }
+        self.write_counter(bucket, row)?;
+        self.prune()?;
+        Ok(CounterAnswer::Written)
     }
 
     fn write_counter(&mut self, bucket: &Bucket, row: &CounterRow) -> Result<(), heed::Error> {

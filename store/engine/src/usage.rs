@@ -51,6 +51,23 @@ impl Usage {
         self.tables().iter().map(|(_, table)| table.bytes).sum()
     }
 
+    /// What buckets take, with their share of the index.
+    pub fn counter_bytes(&self) -> u64 {
+        self.counters.bytes + self.indexed(self.counters.rows)
+    }
+
+    /// What keys take, with their responses and their share of the index.
+    pub fn record_bytes(&self) -> u64 {
+        self.records.bytes + self.bodies.bytes + self.indexed(self.records.rows)
+    }
+
+    /// The share of so many rows in the index, where each has one entry of the same length.
+    fn indexed(&self, rows: u64) -> u64 {
+        let all = u128::from((self.counters.rows + self.records.rows).max(1));
+        let share = u128::from(self.expiry.bytes) * u128::from(rows) / all;
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// All rows.
     pub fn rows(&self) -> u64 {
         self.tables().iter().map(|(_, table)| table.rows).sum()

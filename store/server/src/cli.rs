@@ -3,6 +3,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand};
+use porch_engine::{LIMIT_BYTES_MAX, LIMIT_BYTES_MIN};
 use tracing::level_filters::LevelFilter;
 
 use crate::{
@@ -80,9 +81,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(64..))]
     pub(crate) memory_buckets: u32,
 
-    /// The largest size of the data file, in MiB. Only what is used takes space.
-    #[arg(long, value_name = "MIB", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(16..))]
-    pub(crate) map_size: u32,
+    /// How much of the data file counters may take, such as 512MiB; about 130 bytes a bucket. Beyond, new buckets are
+    /// answered UNAVAILABLE until others expire; buckets that are there go on counting.
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = limit)]
+    pub(crate) max_counter_bytes: u64,
+
+    /// How much of the data file records and their responses may take. Beyond, new keys are answered UNAVAILABLE until
+    /// others expire; replays and completions go on. The file may become half again as large as both limits together.
+    #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = limit)]
+    pub(crate) max_record_bytes: u64,
 
     /// Where /metrics, /healthz and /readyz are answered, over plain HTTP: a port, or HOST:PORT [default host: 127.0.0.1;
     /// off unless given]
@@ -180,6 +187,22 @@ fn metrics_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Bytes, with or without a binary unit.
+fn limit(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let unit = UNITS
+        .iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let bytes = number.parse::<u64>().ok();
+    bytes
+        .and_then(|number| number.checked_mul(1 << shift))
+        .filter(|bytes| (LIMIT_BYTES_MIN..=LIMIT_BYTES_MAX).contains(bytes))
+        .ok_or_else(|| {
+            format!("expected 1MiB to 16TiB, such as 512MiB, 4GiB or 4294967296, came `{text}`")
+        })
+}
+
 fn octal_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
@@ -201,6 +224,19 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_read_with_and_without_a_unit() {
+        for (text, bytes) in [
+            ("1048576", 1 << 20),
+            ("1024KiB", 1 << 20),
+            ("3MiB", 3 << 20),
+            ("4GiB", 4 << 30),
+            ("16TiB", 1 << 44),
+        ] {
+            assert_eq!(limit(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
     fn bad_values_are_told_with_what_was_expected() {
         let error = |args: &[&str]| Cli::try_parse_from(args).unwrap_err().to_string();
         let serve = ["porch-store", "serve", "--data", "d", "--listen"];
@@ -212,6 +248,10 @@ mod tests {
         assert!(told.contains("expected PORT or HOST:PORT"), "{told}");
         let told = error(&[&serve[..], &["unix:s", "--listen-mode", "888"]].concat());
         assert!(told.contains("in octal"), "{told}");
+        for bad in ["4GB", "1023KiB", "17TiB", "99999999999999TiB", ""] {
+            let told = error(&[&serve[..], &["unix:s", "--max-counter-bytes", bad]].concat());
+            assert!(told.contains("expected 1MiB to 16TiB"), "{bad}: {told}");
+        }
         let told = error(&["porch-store", "inspect", "--data", "d", "--bucket", "zz"]);
         assert!(told.contains("64 hexadecimal digits"), "{told}");
     }

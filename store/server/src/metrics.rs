@@ -253,6 +253,11 @@ impl Metrics {
         self.held.full.set(1);
     }
 
+    /// A batch refused new rows, since their kind is at its limit.
+    pub(crate) fn at_limit(&self) {
+        self.held.full.set(1);
+    }
+
     /// Whether the last batch found no room.
     pub(crate) fn is_full(&self) -> bool {
         self.held.full.get() != 0
@@ -344,7 +349,7 @@ impl Held {
             )?,
             full: gauge(
                 "porch_store_full",
-                "1 while the last batch found no room, else 0.",
+                "1 while the last batch found no room for a new row, else 0.",
             )?,
         })
     }

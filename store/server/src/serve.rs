@@ -74,8 +74,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 fn start(args: &ServeArgs) -> anyhow::Result<()> {
     let security = Security::of(&args.listen, &args.tls)?;
     let options = Options {
-        map_bytes: usize::try_from(u64::from(args.map_size) << 20)
-            .context("--map-size: too large for this machine")?,
+        counter_bytes_max: args.max_counter_bytes,
+        record_bytes_max: args.max_record_bytes,
     };
     let (store, start) = Store::open(&args.data, options)?;
     let listen = match &args.listen {

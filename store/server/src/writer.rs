@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use porch_engine::{ApplyError, Store};
+use porch_engine::{ApplyError, AtLimit, Store};
 
 use crate::desk::Desk;
 
@@ -20,6 +20,7 @@ pub(crate) struct Written {
 pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyError> {
     let mut answers = Vec::new();
     let mut full = false;
+    let mut at_limit = AtLimit::default();
     loop {
         let mut front = desk.front();
         let batch = loop {
@@ -42,6 +43,10 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
                 if outcomes.wrote() && std::mem::take(&mut full) {
                     tracing::info!("there is room again");
                 }
+                if outcomes.at_limit.any() {
+                    desk.metrics().at_limit();
+                }
+                tell_limits(&mut at_limit, outcomes.at_limit);
                 let now_ms = desk.now_ms();
                 let mut front = desk.front();
                 front.committed(now_ms, batch, outcomes, &mut answers);
@@ -60,5 +65,19 @@ pub(crate) fn run(desk: &Arc<Desk>, mut store: Store) -> Result<Written, ApplyEr
             Err(fatal) => return Err(fatal),
         }
         desk.deliver(&mut answers);
+    }
+}
+
+/// Says once that a kind of rows came to its limit.
+fn tell_limits(told: &mut AtLimit, came: AtLimit) {
+    if came.counters && !std::mem::replace(&mut told.counters, true) {
+        tracing::error!(
+            "counters take all that --max-counter-bytes allows: new buckets are answered UNAVAILABLE until others expire"
+        );
+    }
+    if came.records && !std::mem::replace(&mut told.records, true) {
+        tracing::error!(
+            "records take all that --max-record-bytes allows: new keys are answered UNAVAILABLE until others expire"
+        );
     }
 }

@@ -191,6 +191,14 @@ impl Refusal {
         Self::unavailable("too many claims and completions wait")
     }
 
+    pub(super) fn no_room_for_counter() -> Self {
+        Self::unavailable("a new bucket, and counters take all that --max-counter-bytes allows")
+    }
+
+    pub(super) fn no_room_for_record() -> Self {
+        Self::unavailable("records take all that --max-record-bytes allows")
+    }
+
     pub(super) fn stopping() -> Self {
         Self::unavailable("the store is stopping")
     }

@@ -7,7 +7,10 @@ use super::{
     table::Flying,
 };
 use crate::{
-    batch::{Batch, Caller, ClaimAnswer, CounterOp, Outcomes, RecordAnswer, RecordAsk, RecordOp},
+    batch::{
+        Batch, Caller, ClaimAnswer, CounterAnswer, CounterOp, Outcomes, RecordAnswer, RecordAsk,
+        RecordOp,
+    },
     layout::CounterRow,
 };
 
@@ -21,31 +24,13 @@ impl Front {
         answers: &mut Vec<Answer>,
     ) {
         self.out = false;
-        let mut loads = outcomes.loads.into_iter();
-        let mut erased = outcomes.erased.into_iter();
-        for op in batch.counters {
-            match op {
-                CounterOp::Load { slot, .. } => match loads.next() {
-                    Some(Ok(found)) => self.loaded(now_ms, slot, found, answers),
-                    Some(Err(corrupt)) => {
-                        let refusal = Refusal::data_loss(format!("the bucket's row: {corrupt}"));
-                        self.not_loaded(slot, &refusal, answers);
-                    }
-                    None => {
-                        self.not_loaded(slot, &Refusal::unavailable("not loaded"), answers);
-                    }
-                },
-                CounterOp::Write { slot, seq, row, .. } => self.written(slot, seq, &row, answers),
-                CounterOp::Erase { caller, .. } => {
-                    self.erasing -= 1;
-                    let outcome = match erased.next() {
-                        Some(answer) => Outcome::Reset(answer),
-                        None => Outcome::Refused(Refusal::unavailable("not removed")),
-                    };
-                    answers.push(Answer { caller, outcome });
-                }
-                CounterOp::Evict { .. } => {}
-            }
+        debug_assert_eq!(
+            batch.counters.len(),
+            outcomes.counters.len(),
+            "each operation has its answer"
+        );
+        for (op, answer) in batch.counters.into_iter().zip(outcomes.counters) {
+            self.counter_done(now_ms, &op, answer, answers);
         }
         for (op, answer) in batch.records.into_iter().zip(outcomes.records) {
             self.record_done(now_ms, &op, answer, answers);
@@ -87,6 +72,52 @@ impl Front {
         }
     }
 
+    /// Counter work is done: lets go on who has waited for it.
+    fn counter_done(
+        &mut self,
+        now_ms: u64,
+        op: &CounterOp,
+        answer: CounterAnswer,
+        answers: &mut Vec<Answer>,
+    ) {
+        match op {
+            CounterOp::Load { slot, .. } => match answer {
+                CounterAnswer::Loaded(found) => self.loaded(now_ms, *slot, found, answers),
+                CounterAnswer::Corrupt(corrupt) => {
+                    let refusal = Refusal::data_loss(format!("the bucket's row: {corrupt}"));
+                    self.not_loaded(*slot, &refusal, answers);
+                }
+                CounterAnswer::NoRoom | CounterAnswer::Written | CounterAnswer::Erased(_) => {
+                    self.not_loaded(*slot, &Refusal::no_room_for_counter(), answers);
+                }
+            },
+            CounterOp::Write { slot, seq, row, .. } => {
+                if let CounterAnswer::NoRoom = answer {
+                    self.not_written(*slot, *seq, &Refusal::no_room_for_counter(), answers);
+                } else {
+                    self.written(*slot, *seq, row, answers);
+                }
+            }
+            CounterOp::Erase { caller, .. } => {
+                self.erasing -= 1;
+                let outcome = match answer {
+                    CounterAnswer::Erased(answer) => Outcome::Reset(answer),
+                    CounterAnswer::Loaded(_)
+                    | CounterAnswer::Written
+                    | CounterAnswer::NoRoom
+                    | CounterAnswer::Corrupt(_) => {
+                        Outcome::Refused(Refusal::unavailable("not removed"))
+                    }
+                };
+                answers.push(Answer {
+                    caller: *caller,
+                    outcome,
+                });
+            }
+            CounterOp::Evict { .. } => {}
+        }
+    }
+
     /// Record work is done: answers it, and wakes who has waited for it.
     fn record_done(
         &mut self,
@@ -115,6 +146,11 @@ impl Front {
                     self.wake_one(now_ms, &op.key, answers);
                 }
                 Outcome::Abandoned { released }
+            }
+            RecordAnswer::NoRoom => {
+                // If it was woken to take a free key, it has not taken it.
+                self.wake_one(now_ms, &op.key, answers);
+                Outcome::Refused(Refusal::no_room_for_record())
             }
             RecordAnswer::Corrupt { found } => Outcome::Refused(Refusal::data_loss(found)),
         };

@@ -1,11 +1,10 @@
-//! What becomes of rows that are damaged, and of a file without room?
+//! What becomes of rows that are damaged, and at the bounds of the front?
 
 use std::{fs, os::unix::fs::FileExt as _};
 
 use bytes::Bytes;
 use porch_engine::{
-    Answer, ApplyError, Claim, ClaimCall, Code, Front, Hit, Limits, Options, Outcome, Resolution,
-    Response, Store,
+    Claim, ClaimCall, Code, Front, Hit, Limits, Options, Outcome, Resolution, Response, Store,
 };
 
 use crate::driver::{Driver, hit, machine};
@@ -140,54 +139,6 @@ fn a_damaged_counter_is_refused_in_all_buckets_of_its_request() {
         other => panic!("expected a refusal, came {other:?}"),
     }
     assert_eq!(driver.peek(1).count, 1, "it was not charged");
-}
-
-#[test]
-fn a_full_map_refuses_the_batch_and_keeps_what_was_there() {
-    let options = Options { map_bytes: 1 << 20 };
-    let mut driver = Driver::with(8, options);
-    ask(&mut driver, &claim(1, 1));
-    complete(&mut driver, 1, 1, Bytes::from_static(b"kept"));
-    ask(&mut driver, &claim(2, 1));
-    let caller = driver.caller();
-    let resolution = Resolution::Response(Response {
-        status: 200,
-        fields: Vec::new(),
-        body: Bytes::from(vec![0; 2 << 20]),
-    });
-    driver.front.complete(caller, [2; 32], [1; 16], resolution);
-    let batch = driver.front.next_batch().expect("a completion waits");
-    let refused = driver.store.apply_at(driver.now_ms, &batch);
-    assert!(matches!(refused, Err(ApplyError::Full(_))), "{refused:?}");
-    let mut answers = Vec::new();
-    driver
-        .front
-        .failed(driver.now_ms, batch, "no room", &mut answers);
-    assert!(
-        matches!(
-            &answers[..],
-            [Answer {
-                outcome: Outcome::Refused(_),
-                ..
-            }]
-        ),
-        "{answers:?}"
-    );
-    // It goes on, and nothing of the failed batch is there.
-    let pending = ask(&mut driver, &claim(2, 2));
-    assert!(
-        matches!(
-            pending,
-            Outcome::Claimed(porch_engine::ClaimAnswer::InFlight)
-        ),
-        "{pending:?}"
-    );
-    match ask(&mut driver, &claim(1, 2)) {
-        Outcome::Claimed(porch_engine::ClaimAnswer::Replay(response)) => {
-            assert_eq!(&response.body[..], b"kept");
-        }
-        other => panic!("expected a replay, came {other:?}"),
-    }
 }
 
 #[test]

@@ -12,3 +12,5 @@ mod operator;
 mod parked;
 #[cfg(test)]
 mod records;
+#[cfg(test)]
+mod space;

@@ -371,15 +371,13 @@ fn a_read_ends_at_its_limit_or_when_nobody_listens_and_there_is_one_at_a_time() 
     let gone = reader.check(None, |_| ControlFlow::Break(()));
     assert!(matches!(gone, Err(ReadError::Gone)), "{gone:?}");
     // The last pieces wait in the pipe when LMDB is done.
-    let (mut busy, mut is_read) = (false, false);
+    let mut busy = false;
     let whole = reader.backup(None, |_, _| {
-        is_read |= driver.store.is_read();
         let second = reader.check(None, |_| ControlFlow::Continue(()));
         busy |= matches!(second, Err(ReadError::Busy));
         ControlFlow::Continue(())
     });
-    assert!(whole.is_ok() && busy && is_read, "{whole:?}");
-    assert!(!driver.store.is_read());
+    assert!(whole.is_ok() && busy, "{whole:?}");
 }
 
 #[test]

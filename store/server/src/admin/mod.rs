@@ -35,7 +35,7 @@ impl DataFile {
     pub(crate) fn of(store: &Store, options: Options) -> Self {
         Self {
             path: store.path().to_owned(),
-            limit_bytes: u64::try_from(options.map_bytes).unwrap_or(u64::MAX),
+            limit_bytes: options.map_bytes(),
         }
     }
 }

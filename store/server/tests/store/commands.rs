@@ -412,7 +412,7 @@ async fn a_check_survives_any_damaged_page() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn stats_say_how_full_and_how_busy_the_store_is() -> anyhow::Result<()> {
-    let place = Place::with(&["--map-size", "64"])?;
+    let place = Place::with(&["--max-counter-bytes", "8MiB", "--max-record-bytes", "32MiB"])?;
     let (store, mut client) = used(&place).await?;
     let invalid = client
         .ask(Operation::Admit(Admit { hit: Vec::new() }))
@@ -421,7 +421,7 @@ async fn stats_say_how_full_and_how_busy_the_store_is() -> anyhow::Result<()> {
     let stats = json(&place, &["stats"])?;
     assert_eq!(stats["tables"]["counters"]["rows"], 1);
     assert_eq!(stats["tables"]["records"]["rows"], 4);
-    assert_eq!(stats["limit_bytes"], 64 << 20);
+    assert_eq!(stats["limit_bytes"], 60 << 20);
     assert_eq!(
         (&stats["live_buckets"], &stats["channels"]),
         (&1.into(), &1.into())
