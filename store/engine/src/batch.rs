@@ -210,6 +210,8 @@ pub(crate) enum RecordAnswer {
     },
     /// It would have been a new row, and records are at their limit. Nothing was done.
     NoRoom,
+    /// To a claim whose replay has no place in this batch. Nothing was done; it is asked again.
+    Later,
     /// The record cannot be read. Nothing was done.
     Corrupt {
         /// What is wrong with which row.

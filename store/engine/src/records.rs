@@ -16,6 +16,9 @@ use crate::{
 /// A chunk of a response; its checksum fills it up to [`CHUNK_BYTES`].
 pub(crate) const CHUNK_PAYLOAD_BYTES: usize = CHUNK_BYTES - 4;
 
+/// Bytes of kept responses that one batch reads. A longer one is read by itself.
+const REPLAY_BYTES_MAX: u64 = 8 << 20;
+
 /// Why an operation ended early.
 enum Stop {
     Lmdb(heed::Error),
@@ -68,7 +71,10 @@ fn claimed(
             work.prune()?;
             ClaimAnswer::Granted
         }
-        Claimed::Replay => replay(work, row.as_ref(), replay_bytes_max)?,
+        Claimed::Replay => match replay(work, row.as_ref(), replay_bytes_max)? {
+            Some(answer) => answer,
+            None => return Ok(RecordAnswer::Later),
+        },
         Claimed::InFlight => {
             let lease_ends_ms = match row.map(|row| row.record.state) {
                 Some(record::State::Pending { lease_ends_ms }) => lease_ends_ms,
@@ -139,21 +145,29 @@ fn current(work: &mut Work<'_, '_>, key: &Key) -> Result<Option<RecordRow>, Stop
     Ok(work.expire_record(key, &row)?)
 }
 
+/// The kept response. `None`: so many were read in this batch that it has to wait for the next.
 fn replay(
-    work: &Work<'_, '_>,
+    work: &mut Work<'_, '_>,
     row: Option<&RecordRow>,
     replay_bytes_max: u32,
-) -> Result<ClaimAnswer, Stop> {
+) -> Result<Option<ClaimAnswer>, Stop> {
     let Some(row) = row else {
         return Err(Stop::Corrupt(
             "the record's row: it has no response".to_owned(),
         ));
     };
-    if row.body.is_some_and(|body| body.bytes > replay_bytes_max) {
-        return Ok(ClaimAnswer::Large);
+    let bytes = row.body.map_or(0, |body| body.bytes);
+    if bytes > replay_bytes_max {
+        return Ok(Some(ClaimAnswer::Large));
     }
+    let read = work.replay_bytes.saturating_add(u64::from(bytes));
+    if work.replay_bytes > 0 && read > REPLAY_BYTES_MAX {
+        return Ok(None);
+    }
+    work.replay_bytes = read;
     let response = bodies::read_response(work.tables, work.txn, row)?;
-    response.map(ClaimAnswer::Replay).map_err(Stop::Corrupt)
+    let replay = response.map(ClaimAnswer::Replay);
+    replay.map(Some).map_err(Stop::Corrupt)
 }
 
 fn write_body(work: &mut Work<'_, '_>, response: &Response) -> Result<BodyRef, heed::Error> {

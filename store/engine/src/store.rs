@@ -193,6 +193,7 @@ impl Store {
             next_body: self.next_body,
             space: self.space,
             at_limit: AtLimit::default(),
+            replay_bytes: 0,
             dirty: false,
             pruned: false,
         };
@@ -243,6 +244,8 @@ pub(crate) struct Work<'t, 'e> {
     pub(crate) space: Space,
     /// New rows that were refused.
     pub(crate) at_limit: AtLimit,
+    /// Bytes of kept responses that were read.
+    pub(crate) replay_bytes: u64,
     /// Something was written.
     pub(crate) dirty: bool,
     /// Nothing expired is left in the index.

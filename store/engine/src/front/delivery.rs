@@ -32,9 +32,15 @@ impl Front {
         for (op, answer) in batch.counters.into_iter().zip(outcomes.counters) {
             self.counter_done(now_ms, &op, answer, answers);
         }
+        let mut later = Vec::new();
         for (op, answer) in batch.records.into_iter().zip(outcomes.records) {
-            self.record_done(now_ms, &op, answer, answers);
+            if let RecordAnswer::Later = answer {
+                later.push(op);
+            } else {
+                self.record_done(now_ms, &op, answer, answers);
+            }
         }
+        self.queue.put_back(later);
         for (op, answer) in batch.operations.iter().zip(outcomes.operations) {
             self.operated(now_ms, op, answer, answers);
         }
@@ -147,6 +153,8 @@ impl Front {
                 }
                 Outcome::Abandoned { released }
             }
+            // `committed` has put it back.
+            RecordAnswer::Later => return,
             RecordAnswer::NoRoom => {
                 // If it was woken to take a free key, it has not taken it.
                 self.wake_one(now_ms, &op.key, answers);

@@ -86,6 +86,14 @@ impl Queue {
         true
     }
 
+    /// Puts operations back that a batch took and did not carry out: they are the next.
+    pub(super) fn put_back(&mut self, ops: Vec<RecordOp>) {
+        for op in ops.into_iter().rev() {
+            self.body_bytes += op.body_bytes();
+            self.records.push_front(op);
+        }
+    }
+
     /// False when it does not fit; then it was not taken.
     pub(super) fn push_operation(&mut self, op: OperatorOp) -> bool {
         if self.operations.len() >= OPERATIONS_MAX {

@@ -13,4 +13,6 @@ mod parked;
 #[cfg(test)]
 mod records;
 #[cfg(test)]
+mod replays;
+#[cfg(test)]
 mod space;
