@@ -44,7 +44,7 @@ impl Work<'_, '_> {
             Table::Counters => self.prune_counter(&expiring)?,
             Table::Records => self.prune_record(&expiring)?,
         }
-        // A row that is unreadable, or no longer expires then, keeps its place; its old entry goes in any case.
+        // A row that no longer expires then keeps its place; its old entry goes in any case.
         self.tables.expiry.delete(self.txn, &expiring.encode())?;
         Ok(true)
     }
@@ -52,13 +52,20 @@ impl Work<'_, '_> {
     fn prune_counter(&mut self, expiring: &Expiring) -> Result<(), heed::Error> {
         let key = &expiring.key;
         let row = self.tables.counters.get(self.txn, key)?;
-        let row = row.and_then(|row| CounterRow::decode(key, row).ok());
-        if row.is_some_and(|row| row.expires_ms() == expiring.expires_ms) {
+        let is_over = match row.map(|row| CounterRow::decode(key, row)) {
+            Some(Ok(row)) => row.expires_ms() == expiring.expires_ms,
+            // Its entry moves with it, so it says when the window ends; then it does not matter what was counted.
+            Some(Err(_)) => true,
+            None => false,
+        };
+        if is_over {
             self.tables.counters.delete(self.txn, key)?;
         }
         Ok(())
     }
 
+    /// An unreadable record keeps its place until an operator forgets the key: nobody knows what it stood for, so the
+    /// key must not execute again.
     fn prune_record(&mut self, expiring: &Expiring) -> Result<(), heed::Error> {
         let key = &expiring.key;
         let row = self.tables.records.get(self.txn, key)?;

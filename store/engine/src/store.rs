@@ -262,7 +262,14 @@ impl Work<'_, '_> {
         let row = self.tables.counters.get(self.txn, bucket)?;
         let row = match row.map(|row| CounterRow::decode(bucket, row)).transpose() {
             Ok(row) => row,
-            Err(corrupt) => return Ok(CounterAnswer::Corrupt(corrupt)),
+            Err(corrupt) => {
+                // When its window is over, it goes as any other.
+                self.prune()?;
+                if self.tables.counters.get(self.txn, bucket)?.is_some() {
+                    return Ok(CounterAnswer::Corrupt(corrupt));
+                }
+                None
+            }
         };
         let current = row.filter(|row| row.window().is_open(self.now_ms));
         Ok(CounterAnswer::Loaded(match (current, open) {

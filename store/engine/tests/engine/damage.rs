@@ -142,6 +142,45 @@ fn a_damaged_counter_is_refused_in_all_buckets_of_its_request() {
 }
 
 #[test]
+fn a_damaged_counter_blocks_its_bucket_until_its_window_is_over() {
+    let mut driver = Driver::new(8);
+    driver.admit(&[hit(0xA7, 10, 60)]);
+    let mut driver = damage(driver, &[0xA7; 32]);
+    driver.now_ms += 59_999;
+    for _ in 0..2 {
+        match driver.admit(&[hit(0xA7, 10, 60)]) {
+            Outcome::Refused(refusal) => assert_eq!(refusal.code, Code::DataLoss, "{refusal:?}"),
+            other => panic!("expected a refusal, came {other:?}"),
+        }
+    }
+    driver.now_ms += 1;
+    let admitted = driver.admit(&[hit(0xA7, 10, 60)]);
+    assert!(
+        matches!(admitted, Outcome::Admitted { admitted: true, .. }),
+        "{admitted:?}"
+    );
+    assert_eq!(driver.peek(0xA7).count, 1);
+}
+
+#[test]
+fn a_damaged_record_blocks_its_key_for_good() {
+    let mut driver = Driver::new(8);
+    ask(&mut driver, &claim(0xA7, 1));
+    complete(&mut driver, 0xA7, 1, Bytes::from_static(b"once"));
+    let mut driver = damage(driver, &[0xA7; 32]);
+    driver.now_ms += 10 * 60_000;
+    // Others that are written prune what has expired.
+    for other in 1..4 {
+        ask(&mut driver, &claim(other, 1));
+    }
+    let refused = ask(&mut driver, &claim(0xA7, 2));
+    assert!(
+        matches!(&refused, Outcome::Refused(refusal) if refusal.code == Code::DataLoss),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn the_bounds_of_the_front_answer_unavailable() {
     let mut front = Front::new(Limits::default());
     let caller = porch_engine::Caller { stream: 1, call: 1 };
