@@ -53,8 +53,17 @@ pub enum OpenError {
         /// The file's size.
         found_bytes: u64,
     },
+    /// A page of the data file cannot be read.
+    #[error("{path}: damaged: {found}; restore it from a backup", path = path.display())]
+    Damaged {
+        /// The data file.
+        path: PathBuf,
+        /// What came of reading it.
+        found: String,
+    },
     /// Another release wrote the data.
-    #[error("{path}: format version {found}, expected {expected}; open it with the release that wrote it", path = path.display())]
+    #[error("{path}: expected format {expected}, found {found}, which {} release wrote; start that one, nothing was changed",
+        if found > expected { "a newer" } else { "an older" }, path = path.display())]
     Format {
         /// The data file.
         path: PathBuf,

@@ -26,6 +26,7 @@ mod response;
 mod space;
 mod store;
 mod usage;
+mod walk;
 
 pub use batch::{Batch, Bucket, Caller, ClaimAnswer, Key, Outcomes, Resolution};
 pub use check::{CheckEvent, Checked, Finding};
@@ -45,6 +46,7 @@ pub use response::Response;
 pub use space::{AtLimit, LIMIT_BYTES_MAX, LIMIT_BYTES_MIN};
 pub use store::Store;
 pub use usage::{TableUsage, Usage};
+pub use walk::walk;
 
 pub use porch_core::{
     address::ClientAddress,

@@ -12,6 +12,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use heed::{CommitOrAbort, Env, EnvOpenOptions, RwTxn, WithoutTls};
@@ -23,10 +24,13 @@ use crate::{
     preflight,
     space::Space,
     store::{Rows, Store, Tables},
+    walk::walk_apart,
 };
 
 const DATA: &str = "data.mdb";
 const LOCK: &str = "porch.lock";
+/// The file's databases.
+pub(crate) const TABLES: [&str; 5] = ["meta", "counters", "records", "bodies", "expiry"];
 const MARKER: &str = "porch.marker";
 const MARKER_TEXT: &str = "data.mdb of this directory holds counters and records. Remove the whole directory or nothing.\n";
 
@@ -37,6 +41,9 @@ pub struct Options {
     pub counter_bytes_max: u64,
     /// New keys are refused when records and their responses take so many bytes. Default 4 GiB.
     pub record_bytes_max: u64,
+    /// Starts a process that calls [`walk`](crate::walk) with the data directory, prints what is wrong to its stdout,
+    /// and then ends with another exit code than 0. Default none: a damaged page may end this process, now or later.
+    pub walker: Option<fn(&Path) -> Command>,
 }
 
 impl Default for Options {
@@ -44,6 +51,7 @@ impl Default for Options {
         Self {
             counter_bytes_max: 1 << 30,
             record_bytes_max: 4 << 30,
+            walker: None,
         }
     }
 }
@@ -89,7 +97,10 @@ impl Store {
         let lock = lock(&dir.join(LOCK))?;
         let data = dir.join(DATA);
         let marker = dir.join(MARKER);
-        check_present(&data, &marker)?;
+        let is_there = check_present(&data, &marker)?;
+        if let Some(walker) = options.walker.filter(|_| is_there) {
+            walk_apart(&data, walker(dir))?;
+        }
 
         let env = open_env(dir, &data, options)?;
         let lmdb = |what| {
@@ -221,16 +232,16 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Refuses a directory whose data is gone, and a data file that is cut off.
-fn check_present(data: &Path, marker: &Path) -> Result<(), OpenError> {
+/// Refuses a directory whose data is gone, and a data file that is cut off. True: there is a data file.
+fn check_present(data: &Path, marker: &Path) -> Result<bool, OpenError> {
     let found = match fs::metadata(data) {
-        Ok(metadata) if metadata.len() > 0 => return preflight::check(data),
+        Ok(metadata) if metadata.len() > 0 => return preflight::check(data).map(|()| true),
         Ok(_) => "0 bytes",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
         Err(error) => return Err(io("look at it", data)(error)),
     };
     match fs::metadata(marker) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(io("look at it", marker)(error)),
         Ok(_) => Err(OpenError::DataGone {
             path: data.to_owned(),
@@ -256,10 +267,9 @@ fn open_env(dir: &Path, data: &Path, options: Options) -> Result<Env<WithoutTls>
 }
 
 fn tables(env: &Env<WithoutTls>, txn: RwTxn<'_>) -> Result<Tables, heed::Error> {
-    const NAMES: [&str; 5] = ["meta", "counters", "records", "bodies", "expiry"];
     let committed = env.create_databases_and_commit(txn, |opener, txn| {
         let mut open = |name| opener.create_database(txn, Some(name));
-        let [meta, counters, records, bodies, expiry] = NAMES;
+        let [meta, counters, records, bodies, expiry] = TABLES;
         let tables = [
             open(meta)?,
             open(counters)?,

@@ -16,6 +16,7 @@ use crate::{
         reset::ResetArgs,
         settle::SettleArgs,
         stats::StatsArgs,
+        walk::WalkArgs,
     },
     log,
     tls::TlsArgs,
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     /// Look at every row: its checksum, the index against the tables, the responses against the records. Exit code 1
     /// when anything is wrong.
     Check(CheckArgs),
+    /// Read every page of a data directory that no store writes to: how `serve` looks before it leaps.
+    #[command(hide = true)]
+    Walk(WalkArgs),
     /// Print a script that completes this command line in a shell.
     Completions(CompletionsArgs),
 }

@@ -25,7 +25,7 @@ use clap::Parser as _;
 
 use crate::{
     cli::Command,
-    command::{backup, check, completions, forget, inspect, reset, settle, stats},
+    command::{backup, check, completions, forget, inspect, reset, settle, stats, walk},
 };
 
 fn main() -> ExitCode {
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Reset(args) => reset::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Walk(args) => walk::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

@@ -28,6 +28,7 @@ use tracing::level_filters::LevelFilter;
 use crate::{
     admin::{self, DataFile},
     cli::{ListenAddress, ServeArgs, UnixAddress},
+    command::walk,
     desk::Desk,
     invoke,
     listen::{self, Listener, Permissions, Port, Socket},
@@ -76,6 +77,7 @@ fn start(args: &ServeArgs) -> anyhow::Result<()> {
     let options = Options {
         counter_bytes_max: args.max_counter_bytes,
         record_bytes_max: args.max_record_bytes,
+        walker: Some(walk::walker),
     };
     let (store, start) = Store::open(&args.data, options)?;
     let listen = match &args.listen {

@@ -8,6 +8,8 @@ mod damage;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod format;
+#[cfg(test)]
 mod operator;
 mod parked;
 #[cfg(test)]

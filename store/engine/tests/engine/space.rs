@@ -15,6 +15,7 @@ use crate::{
 const SMALL: Options = Options {
     counter_bytes_max: 1 << 20,
     record_bytes_max: 1 << 20,
+    walker: None,
 };
 const BUCKETS: usize = 100_000;
 

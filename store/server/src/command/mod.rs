@@ -13,6 +13,7 @@ mod progress;
 pub(crate) mod reset;
 pub(crate) mod settle;
 pub(crate) mod stats;
+pub(crate) mod walk;
 
 use std::{future::Future, process::ExitCode};
 

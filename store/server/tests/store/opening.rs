@@ -80,6 +80,27 @@ async fn a_truncated_file_is_told_and_does_not_end_in_a_fault() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn a_damaged_page_is_told_and_does_not_end_in_a_fault() -> anyhow::Result<()> {
+    let place = used().await?;
+    let data = place.data().join("data.mdb");
+    let kept = fs::read(&data)?;
+    let key = [7; 32];
+    let has_key = |page: &[u8]| page.windows(key.len()).any(|bytes| bytes == key);
+    for noise in [0, 0xFF] {
+        let mut bytes = kept.clone();
+        // Some of them are pages of yesterday.
+        for page in bytes.chunks_mut(4_096).filter(|page| has_key(page)) {
+            page.fill(noise);
+        }
+        fs::write(&data, bytes)?;
+        assert_refused(&place, "data.mdb", "damaged")?;
+    }
+    // Nothing was changed by looking.
+    fs::write(&data, kept)?;
+    place.start()?.terminate()
+}
+
+#[tokio::test]
 async fn garbage_is_told() -> anyhow::Result<()> {
     let place = used().await?;
     let data = place.data().join("data.mdb");
