@@ -33,7 +33,7 @@ enum Kind {
 
 pub(super) fn run(plan: Plan) -> anyhow::Result<()> {
     let (generations, records, buckets, life) = match plan.extent {
-        Extent::Short => (4, 128, 20_000, Duration::from_secs(4)),
+        Extent::Short => (3, 128, 20_000, Duration::from_secs(5)),
         Extent::Long => (12, 1_024, 50_000, Duration::from_secs(12)),
     };
     super::block_on(async move {
@@ -72,7 +72,7 @@ async fn churn(
     life: Duration,
 ) -> anyhow::Result<Vec<u64>> {
     // On a busy machine a generation may take longer than it lives; then let it live longer.
-    for life in [life, life * 3, life * 9] {
+    for life in [life, life * 2, life * 4] {
         if let Some(grown) = try_churn(kind, of_each, generations, life).await? {
             return Ok(grown);
         }
