@@ -22,6 +22,7 @@ pub struct Request {
     lines: Vec<(String, String)>,
     body: Vec<u8>,
     framed: bool,
+    version: &'static str,
 }
 
 impl Request {
@@ -33,6 +34,7 @@ impl Request {
             lines: Vec::new(),
             body: Vec::new(),
             framed: true,
+            version: "1.1",
         }
     }
 
@@ -74,6 +76,33 @@ impl Request {
         self.body(bytes)
     }
 
+    /// As a client of HTTP/1.0 sends it.
+    #[must_use]
+    pub fn version_1_0(mut self) -> Self {
+        self.version = "1.0";
+        self
+    }
+
+    /// The method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Path and query.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Header lines as they were added.
+    pub fn lines(&self) -> &[(String, String)] {
+        &self.lines
+    }
+
+    /// The body.
+    pub fn sent_body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Sends the request and reads the whole answer.
     ///
     /// # Errors
@@ -102,10 +131,10 @@ impl Request {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut head = format!(
-            "{} {} HTTP/1.1\r\nhost: demo.test\r\n",
-            self.method, self.path
-        );
+        let mut head = format!("{} {} HTTP/{}\r\n", self.method, self.path, self.version);
+        if !self.lines.iter().any(|(name, _)| name == "host") {
+            head.push_str("host: demo.test\r\n");
+        }
         for (name, value) in &self.lines {
             head.extend([name.as_str(), ": ", value.as_str(), "\r\n"]);
         }
@@ -127,6 +156,18 @@ pub struct Started {
 }
 
 impl Started {
+    /// Reads the head of the answer, and leaves its body.
+    ///
+    /// # Errors
+    /// As [`Request::send`].
+    pub fn head(&mut self) -> anyhow::Result<Answer> {
+        let mut received = Received {
+            stream: &mut self.stream,
+            bytes: Vec::new(),
+        };
+        Ok(received.head(self.head_request)?.0)
+    }
+
     /// Reads the whole answer.
     ///
     /// # Errors

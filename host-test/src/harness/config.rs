@@ -145,6 +145,57 @@ impl EnvoyConfig {
         Ok(())
     }
 
+    /// Sets a field of the main listener's connection manager.
+    ///
+    /// # Errors
+    /// When the file has no main listener.
+    pub fn set_on_main(&mut self, field: &str, value: &Value) -> anyhow::Result<()> {
+        let manager = self.connection_manager("main")?;
+        manager
+            .as_object_mut()
+            .context("main: expected a mapping")?
+            .insert(field.to_owned(), value.clone());
+        Ok(())
+    }
+
+    /// Puts a filter before another on the main listener.
+    ///
+    /// # Errors
+    /// When the main listener lacks that one.
+    pub fn add_filter(&mut self, before: &str, filter: &Value) -> anyhow::Result<()> {
+        let filters = at(self.connection_manager("main")?, "/http_filters")?;
+        let filters = filters
+            .as_array_mut()
+            .context("http_filters: expected a list")?;
+        let place = filters.iter().position(|known| name(known) == before);
+        let place = place.with_context(|| format!("envoy.yaml: no filter named {before:?}"))?;
+        filters.insert(place, filter.clone());
+        Ok(())
+    }
+
+    /// Lets the trailers of HTTP/1.1 through, on every hop (without this Envoy drops them, and says nothing), and
+    /// clients of HTTP/1.0.
+    ///
+    /// # Errors
+    /// When a listener or a cluster is missing.
+    pub fn accept_all_of_http1(&mut self) -> anyhow::Result<()> {
+        let passed = json!({"enable_trailers": true});
+        let accepted = json!({"enable_trailers": true, "accept_http_10": true});
+        for listener in LISTENERS {
+            let manager = self.connection_manager(listener)?;
+            manager
+                .as_object_mut()
+                .context("a listener: expected a mapping")?
+                .insert("http_protocol_options".to_owned(), accepted.clone());
+        }
+        for cluster in ["upstream", "porch_execute"] {
+            let cluster = named(at(&mut self.0, "/static_resources/clusters")?, cluster)?;
+            let options = "/typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions/explicit_http_config/http_protocol_options";
+            *at(cluster, options)? = passed.clone();
+        }
+        Ok(())
+    }
+
     /// Names the module that both instances run.
     ///
     /// # Errors

@@ -99,6 +99,33 @@ impl Envoy {
         self.process.take().context("Envoy is not running")?.kill()
     }
 
+    /// Stops it in order, in two steps: this one takes no more connections, and waits until nothing is in flight.
+    ///
+    /// # Errors
+    /// When it does not answer, or something stays in flight.
+    pub fn drain(&self) -> anyhow::Result<()> {
+        for path in ["/healthcheck/fail", "/drain_listeners?graceful"] {
+            let answer = Request::new("POST", path).send(self.admin)?;
+            ensure!(answer.status == 200, "{path}: {answer:?}");
+        }
+        eventually("nothing is in flight", PATIENCE, || {
+            let executing = self.stat("cluster.porch_execute.upstream_rq_active")?;
+            let clients = self.stat("http.main.downstream_rq_active")?;
+            Ok((executing + clients == 0).then_some(()))
+        })
+    }
+
+    /// Ends it in order. It cuts off what is in flight: see [`Self::drain`].
+    ///
+    /// # Errors
+    /// When it is not running, or its end is no success.
+    pub fn terminate(&mut self) -> anyhow::Result<()> {
+        self.process
+            .take()
+            .context("Envoy is not running")?
+            .terminate()
+    }
+
     /// Asks its admin listener.
     ///
     /// # Errors

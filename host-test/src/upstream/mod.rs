@@ -3,8 +3,11 @@
 //! A row is committed before any byte of an answer, so its count is the truth about executions.
 
 mod answer;
+mod handler;
 mod rows;
 mod server;
 mod wish;
 
+pub use answer::{Answer, Framing};
+pub use handler::{Handled, Outcome, Request, Table, handle};
 pub use server::serve;

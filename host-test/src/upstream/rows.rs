@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Context as _;
 use rusqlite::{Connection, params};
 
+use super::handler::{Request, Table};
+
 /// The table.
 pub(super) struct Rows(Mutex<Connection>);
 
@@ -41,6 +43,17 @@ impl Rows {
         connection
             .prepare_cached("SELECT count(*) FROM orders WHERE ?1 IS NULL OR path = ?1")?
             .query_row(params![path], |row| row.get(0))
+    }
+}
+
+impl Table for &Rows {
+    fn insert(&mut self, request: Request<'_>) -> Result<i64, String> {
+        Rows::insert(self, request.method, request.path, request.body)
+            .map_err(|error| error.to_string())
+    }
+
+    fn count(&self, path: Option<&str>) -> Result<i64, String> {
+        Rows::count(self, path).map_err(|error| error.to_string())
     }
 }
 

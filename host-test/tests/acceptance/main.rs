@@ -8,6 +8,7 @@ mod bad_input;
 mod bodies;
 mod clock;
 mod demo;
+mod drain;
 mod gone;
 mod http2;
 mod idempotency;

@@ -356,11 +356,13 @@ mod tests {
 
     #[test]
     fn another_fingerprint_is_a_mismatch_in_every_state() {
-        let other = Claim {
-            fingerprint: [8; 33],
+        let mut another_version = ask(1).fingerprint;
+        another_version[0] += 1;
+        let others = [[8; 33], another_version].map(|fingerprint| Claim {
+            fingerprint,
             execute_unknown: true,
             ..ask(1)
-        };
+        });
         let pending = granted(claim(None, &ask(1), NOW));
         let mut rows = vec![pending];
         for outcome in [
@@ -371,7 +373,9 @@ mod tests {
             rows.push(written(complete(Some(&pending), &[1; 16], outcome, NOW)));
         }
         for row in rows {
-            assert_eq!(claim(Some(&row), &other, NOW + 1), Claimed::Mismatch);
+            for other in &others {
+                assert_eq!(claim(Some(&row), other, NOW + 1), Claimed::Mismatch);
+            }
         }
     }
 

@@ -215,6 +215,18 @@ impl HttpContext for Request {
     }
 
     fn on_log(&mut self) {
+        // An answer that the proxy gave in the place of one that is held does not come by here: its status is seen now.
+        if self.tracked && self.instance.holds_response(self.id) {
+            let status = host::property("response\0code").and_then(|code| {
+                let code = u64::from_le_bytes(code.try_into().ok()?);
+                u16::try_from(code).ok().filter(|status| *status >= 500)
+            });
+            if let Some(status) = status {
+                let head = ResponseHead::of(status);
+                self.instance
+                    .request_event(self.id, Event::ResponseHead(head));
+            }
+        }
         self.instance.leave(self.id);
     }
 }

@@ -29,6 +29,9 @@ impl Standing<'_> {
 
 /// The header lines that tell where a client stands, for a response of either path.
 pub fn fields(standings: &[Standing<'_>], x_ratelimit: bool) -> Vec<Field> {
+    if standings.is_empty() {
+        return vec![];
+    }
     let mut fields = Vec::with_capacity(5);
     let policies: Vec<&str> = standings
         .iter()
@@ -147,6 +150,11 @@ mod tests {
                 ("x-ratelimit-reset", "60"),
             ]
         );
+    }
+
+    #[test]
+    fn without_a_rule_to_tell_of_nothing_is_told() {
+        assert_eq!(fields(&[], true), []);
     }
 
     #[test]
