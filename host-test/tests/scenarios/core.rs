@@ -449,7 +449,7 @@ impl Core {
         let last = self.workers.len() - 1;
         let direct = self.route(&flight.path).direct.is_some();
         let (status, fields, body, details, framing) = seen(outcome, direct);
-        flight.response = fields.clone();
+        flight.response.clone_from(&fields);
         let head = ResponseHead {
             status,
             fields: &fields,

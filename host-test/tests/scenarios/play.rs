@@ -39,11 +39,11 @@ type Called = BTreeMap<&'static str, Answer>;
 fn take(step: &Step, driver: &mut dyn Driver, called: &mut Called) -> anyhow::Result<()> {
     match step {
         Step::Send(request, expect) => {
-            check(expect, driver.send(request)?, called).with_context(|| format!("{request:?}"))
+            check(expect, &driver.send(request)?, called).with_context(|| format!("{request:?}"))
         }
         Step::Start(name, request, begun) => driver.start(name, request, *begun),
-        Step::Head(name, expect) => check(expect, driver.head(name)?, called),
-        Step::Finish(name, expect) => check(expect, driver.finish(name)?, called),
+        Step::Head(name, expect) => check(expect, &driver.head(name)?, called),
+        Step::Finish(name, expect) => check(expect, &driver.finish(name)?, called),
         Step::Leave(name) => driver.leave(name),
         Step::Wait(ms) => driver.wait(Duration::from_millis(*ms)),
         Step::Rows(path, expected) => {
@@ -64,7 +64,7 @@ fn take(step: &Step, driver: &mut dyn Driver, called: &mut Called) -> anyhow::Re
         }
         Step::Store(up) => driver.store(*up),
         Step::Until(request, expect) => until(driver, &mut |driver| {
-            check(expect, driver.send(request)?, called)
+            check(expect, &driver.send(request)?, called)
         }),
         Step::UntilCounted(request, metric, least) => until(driver, &mut |driver| {
             driver.send(request)?;
@@ -95,7 +95,7 @@ fn until(
     }
 }
 
-fn check(expect: &Expect, answer: Answer, called: &mut Called) -> anyhow::Result<()> {
+fn check(expect: &Expect, answer: &Answer, called: &mut Called) -> anyhow::Result<()> {
     let say = || format!("expected {expect:?}, came {answer:?}");
     ensure!(answer.status == expect.status, say());
     for check in &expect.checks {
@@ -125,7 +125,7 @@ fn check(expect: &Expect, answer: Answer, called: &mut Called) -> anyhow::Result
             Check::Called(_) => true,
             Check::LikeThat(name) => {
                 let that = called.get(name).context("no such answer")?;
-                kept(&answer) == kept(that)
+                kept(answer) == kept(that)
             }
             Check::Bytes(bytes) => answer.body.len() == *bytes,
             Check::Original(status) => answer.json()["original-status"] == *status,

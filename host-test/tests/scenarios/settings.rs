@@ -70,6 +70,7 @@ fn merge(into: &mut Value, fields: Value) {
 }
 
 /// Everything that needs no setting of its own.
+#[expect(clippy::too_many_lines, reason = "a list")]
 pub(crate) fn breadth() -> Setting {
     let by = |part: Value| json!({"key": [part]});
     let rules = json!([

@@ -4,6 +4,7 @@ use porch_host::client::Request;
 
 use crate::script::{On, Scenario, Step, first, is, problem, replay, scenario, send};
 
+#[expect(clippy::too_many_lines, reason = "a list")]
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let bare = |path: &str, key: &str| Request::post(path, "tea").header("idempotency-key", key);
     let bad = |key: &str| send(bare("/orders/bad-key", key), problem(400, "key-invalid"));
