@@ -149,6 +149,7 @@ fn kept(answer: &Answer) -> Answer {
     let mut kept = answer.kept();
     kept.lines.retain(|(name, _)| {
         ![
+            "connection",
             "content-length",
             "transfer-encoding",
             "set-cookie",
