@@ -11,7 +11,7 @@ pub(crate) struct Setting {
     pub(crate) idempotency: Value,
     /// Routes before the one that leads all else to the service.
     pub(crate) routes: Vec<Route>,
-    /// How long the store may take.
+    /// How long the store may take: long, since a busy machine is no outage.
     pub(crate) store_timeout: &'static str,
     /// Envoy's workers.
     pub(crate) workers: u32,

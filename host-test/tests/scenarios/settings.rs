@@ -230,7 +230,7 @@ pub(crate) fn strict() -> Setting {
             "policies": [{"name": "orders", "match": {"path_prefix": "/orders", "methods": ["POST"]}, "principal": "none"}],
         }),
         routes: vec![],
-        store_timeout: "1s",
+        store_timeout: "4s",
         workers: 2,
     }
 }
@@ -248,7 +248,7 @@ pub(crate) fn local() -> Setting {
             "policies": [{"name": "orders", "match": {"path_prefix": "/orders"}, "principal": "none"}],
         }),
         routes: vec![],
-        store_timeout: "1s",
+        store_timeout: "4s",
         workers: 1,
     }
 }
