@@ -278,9 +278,12 @@ impl Work<'_, '_> {
                 if row.is_none() && !self.has_room_for_counter()? {
                     return Ok(CounterAnswer::NoRoom);
                 }
-                self.write_counter(bucket, open)?;
+                // The window before may have ended while this waited: the new one begins at its end, and not before.
+                let ended_ms = row.map_or(0, |row| row.expires_ms());
+                let open = CounterRow { start_ms: open.start_ms.max(ended_ms), ..*open };
+                self.write_counter(bucket, &open)?;
                 self.prune()?;
-                Loaded::Opened(*open)
+                Loaded::Opened(open)
             }
             (None, None) => Loaded::Nothing,
         }))
