@@ -102,6 +102,24 @@ pub enum ApplyError {
     Full(#[source] heed::Error),
     /// The file can no longer be trusted to hold what it is told, for example after an EIO, which the next sync
     /// would not repeat. The process has to end; opening the directory again reads what is really there.
-    #[error("the data file failed: {0}")]
-    Fatal(#[source] heed::Error),
+    #[error("{path}: the data file failed: {source}; {}", what_to_do(source), path = path.display())]
+    Fatal {
+        /// The data file.
+        path: PathBuf,
+        /// What LMDB or the system said.
+        source: heed::Error,
+    },
+}
+
+/// A disk that fails may be mended; a file that is damaged is not.
+fn what_to_do(source: &heed::Error) -> &'static str {
+    match source {
+        heed::Error::Io(_) => {
+            "what the disk was told last may not be there: look at the disk, then start again"
+        }
+        heed::Error::Mdb(_)
+        | heed::Error::Encoding(_)
+        | heed::Error::Decoding(_)
+        | heed::Error::EnvAlreadyOpened => "restore it from a backup",
+    }
 }

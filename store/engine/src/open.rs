@@ -5,6 +5,7 @@
 //! | `porch.lock` | locked while a store has the directory open |
 //! | `data.mdb` | all rows |
 //! | `lock.mdb` | LMDB's own table of readers |
+//! | `data.mdb.unfinished` | what a first start that was cut short left; nothing was answered from it |
 //! | `porch.marker` | says that `data.mdb` was here, since LMDB would open an empty one in its place without a word |
 
 use std::{
@@ -32,6 +33,10 @@ const LOCK: &str = "porch.lock";
 /// The file's databases.
 pub(crate) const TABLES: [&str; 5] = ["meta", "counters", "records", "bodies", "expiry"];
 const MARKER: &str = "porch.marker";
+const LMDB_LOCK: &str = "lock.mdb";
+const UNFINISHED: &str = "data.mdb.unfinished";
+/// A data file of a first start that was cut short has at most so many bytes: LMDB's two meta pages and the tables.
+const UNFINISHED_BYTES_MAX: u64 = 64 * 1024;
 const MARKER_TEXT: &str = "data.mdb of this directory holds counters and records. Remove the whole directory or nothing.\n";
 
 /// How a data directory is opened.
@@ -97,11 +102,24 @@ impl Store {
         let lock = lock(&dir.join(LOCK))?;
         let data = dir.join(DATA);
         let marker = dir.join(MARKER);
-        let is_there = check_present(&data, &marker)?;
-        if let Some(walker) = options.walker.filter(|_| is_there) {
-            walk_apart(&data, walker(dir))?;
+        let mut is_there = check_present(&data, &marker)?;
+        let whole = if is_there {
+            check_whole(dir, &data, options)
+        } else {
+            Ok(())
+        };
+        if let Err(damage) = whole {
+            if !is_unfinished(&data, &marker) {
+                return Err(damage);
+            }
+            set_aside(dir, &data)?;
+            is_there = false;
         }
 
+        if !is_there {
+            // What LMDB keeps of its readers belongs to a data file that is not there.
+            drop(fs::remove_file(dir.join(LMDB_LOCK)));
+        }
         let env = open_env(dir, &data, options)?;
         let lmdb = |what| {
             let path = data.clone();
@@ -232,10 +250,32 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Refuses a directory whose data is gone, and a data file that is cut off. True: there is a data file.
+/// Looks whether the data file can be depended on: its header first, then, in a process of its own, every page.
+fn check_whole(dir: &Path, data: &Path, options: Options) -> Result<(), OpenError> {
+    preflight::check(data)?;
+    options
+        .walker
+        .map_or(Ok(()), |walker| walk_apart(data, walker(dir)))
+}
+
+/// Whether a data file that is not whole is one of a first start that was cut short: the marker is the last thing that
+/// such a start writes, and nothing was answered before.
+fn is_unfinished(data: &Path, marker: &Path) -> bool {
+    let is_small = fs::metadata(data).is_ok_and(|metadata| metadata.len() <= UNFINISHED_BYTES_MAX);
+    let was_never_done =
+        fs::metadata(marker).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    is_small && was_never_done
+}
+
+/// Lets a first start begin anew; what the one before left is kept beside it.
+fn set_aside(dir: &Path, data: &Path) -> Result<(), OpenError> {
+    fs::rename(data, dir.join(UNFINISHED)).map_err(io("set it aside", data))
+}
+
+/// Refuses a directory whose data is gone. True: there is a data file.
 fn check_present(data: &Path, marker: &Path) -> Result<bool, OpenError> {
     let found = match fs::metadata(data) {
-        Ok(metadata) if metadata.len() > 0 => return preflight::check(data).map(|()| true),
+        Ok(metadata) if metadata.len() > 0 => return Ok(true),
         Ok(_) => "0 bytes",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
         Err(error) => return Err(io("look at it", data)(error)),

@@ -167,7 +167,7 @@ impl Store {
     ) -> Result<T, ApplyError> {
         let mut result = self.try_transact(now_ms, &apply);
         if let Err(heed::Error::Mdb(heed::MdbError::MapFull)) = result
-            && self.grow().map_err(ApplyError::Fatal)?
+            && self.grow().map_err(|source| self.fatal(source))?
         {
             result = self.try_transact(now_ms, &apply);
         }
@@ -175,9 +175,19 @@ impl Store {
             if is_full(&error, &self.data) {
                 ApplyError::Full(error)
             } else {
-                ApplyError::Fatal(error)
+                ApplyError::Fatal {
+                    path: self.data.clone(),
+                    source: error,
+                }
             }
         })
+    }
+
+    fn fatal(&self, source: heed::Error) -> ApplyError {
+        ApplyError::Fatal {
+            path: self.data.clone(),
+            source,
+        }
     }
 
     fn try_transact<T>(
@@ -280,7 +290,10 @@ impl Work<'_, '_> {
                 }
                 // The window before may have ended while this waited: the new one begins at its end, and not before.
                 let ended_ms = row.map_or(0, |row| row.expires_ms());
-                let open = CounterRow { start_ms: open.start_ms.max(ended_ms), ..*open };
+                let open = CounterRow {
+                    start_ms: open.start_ms.max(ended_ms),
+                    ..*open
+                };
                 self.write_counter(bucket, &open)?;
                 self.prune()?;
                 Loaded::Opened(open)

@@ -301,9 +301,7 @@ fn writer_failed(ended: Result<WriterResult, oneshot::error::RecvError>) -> anyh
         Ok(Err(ApplyError::Full(error))) => anyhow!(
             "no room for the exact counts: {error}; the last rows in the file hold, as after a crash"
         ),
-        Ok(Err(fatal @ ApplyError::Fatal(_))) => anyhow!(
-            "{fatal}; ending, since what it was told last may not be there. Look at the disk, then start again"
-        ),
+        Ok(Err(fatal @ ApplyError::Fatal { .. })) => anyhow!("{fatal}"),
         Ok(Ok(_)) | Err(_) => anyhow!("the writer ended by itself"),
     }
 }
