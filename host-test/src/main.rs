@@ -33,6 +33,9 @@ enum Command {
         /// How long each variant runs in a round, in seconds.
         #[arg(long, default_value_t = 4)]
         seconds: u64,
+        /// Only variants with this text in their name, and what they are held against; may be given again.
+        #[arg(long)]
+        only: Vec<String>,
     },
     /// Show, step by step, what porch does, on real parts.
     Demo {
@@ -56,10 +59,14 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Upstream { listen, database } => porch_host::upstream::serve(listen, &database),
-        Command::Bench { rounds, seconds } => porch_host::bench::run(porch_host::bench::Plan {
+        Command::Bench {
             rounds,
-            each: Duration::from_secs(seconds),
-        }),
+            seconds,
+            only,
+        } => {
+            let each = Duration::from_secs(seconds);
+            porch_host::bench::run(&porch_host::bench::Plan { rounds, each, only })
+        }
         Command::Demo { keep } => porch_host::demo::run(keep),
         Command::Torture { what, long, seed } => {
             porch_host::torture::run(what, porch_host::torture::Plan::chosen(long, seed))

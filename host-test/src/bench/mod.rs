@@ -13,12 +13,14 @@ use report::Report;
 use variant::Bench;
 
 /// What to measure, and how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Every variant runs once a round.
     pub rounds: u32,
     /// How long each variant runs in a round.
     pub each: Duration,
+    /// Only the variants whose name has one of these texts in it, and what they are held against; all, when empty.
+    pub only: Vec<String>,
 }
 
 /// Connections at which each variant is measured.
@@ -29,17 +31,31 @@ const CONNECTIONS_MAX: u32 = 32;
 ///
 /// # Errors
 /// When a part is missing or fails, or an answer was not the one that a variant is about.
-pub fn run(plan: Plan) -> anyhow::Result<()> {
+pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let bench = Bench::start()?;
+    let wanted =
+        |name: &str| plan.only.is_empty() || plan.only.iter().any(|text| name.contains(text));
+    let bases: Vec<&str> = bench
+        .variants()
+        .iter()
+        .filter(|variant| wanted(variant.name))
+        .map(|variant| variant.base)
+        .collect();
+    let variants = || {
+        bench
+            .variants()
+            .iter()
+            .filter(|variant| wanted(variant.name) || bases.contains(&variant.name))
+    };
     let mut report = Report::default();
     // Connections are made, code is warm, and every bucket is open before anything counts.
-    for variant in bench.variants() {
+    for variant in variants() {
         progress("warming up", CONNECTIONS_MAX, variant.name);
         wrk::warm_up(variant, CONNECTIONS_MAX)?;
     }
     for round in 1..=plan.rounds {
         for connections in CONNECTIONS {
-            for variant in bench.variants() {
+            for variant in variants() {
                 progress(
                     &format!("round {round} of {}", plan.rounds),
                     connections,

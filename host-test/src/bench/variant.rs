@@ -51,6 +51,10 @@ impl Bench {
             set_rules(config, &json!([rule("per-client", 4_000_000_000_u32, "/")]))?;
             set_policies(config, "/never")
         })?;
+        let alone = stack(service.address, |config| {
+            set_rules(config, &json!([rule("per-client", 4_000_000_000_u32, "/")]))?;
+            config.remove_idempotency()
+        })?;
         let refusing = stack(service.address, |config| {
             set_rules(config, &json!([rule("per-client", 0, "/")]))?;
             set_policies(config, "/never")
@@ -63,14 +67,21 @@ impl Bench {
         let variants = vec![
             variant("bare GET", "bare GET", &bare, "/direct", &scripts.get)?,
             variant(
-                "no-op of the module",
+                "both, nothing to do",
                 "bare GET",
                 &noop,
                 "/direct",
                 &scripts.get,
             )?,
             variant(
-                "limiter, 10,000 clients",
+                "limiter alone, 10,000 clients",
+                "bare GET",
+                &alone,
+                "/direct",
+                &scripts.get,
+            )?,
+            variant(
+                "both, limiter with 10,000 clients",
                 "bare GET",
                 &limiter,
                 "/direct",
@@ -79,7 +90,7 @@ impl Bench {
             Variant {
                 expected: Expected::Refusal,
                 ..variant(
-                    "limiter, all refused",
+                    "both, all refused",
                     "bare GET",
                     &refusing,
                     "/direct",
@@ -111,7 +122,7 @@ impl Bench {
         ];
         Ok(Self {
             variants,
-            _stacks: vec![bare, noop, limiter, refusing, keyed],
+            _stacks: vec![bare, noop, limiter, alone, refusing, keyed],
             _service: (service, directory),
         })
     }

@@ -114,6 +114,19 @@ impl EnvoyConfig {
         Ok(())
     }
 
+    /// Takes the idempotency instance out: the limiter alone.
+    ///
+    /// # Errors
+    /// When the main listener has no filters.
+    pub fn remove_idempotency(&mut self) -> anyhow::Result<()> {
+        let filters = at(self.connection_manager("main")?, "/http_filters")?;
+        let filters = filters
+            .as_array_mut()
+            .context("http_filters: expected a list")?;
+        filters.retain(|filter| name(filter) != "porch.idempotency");
+        Ok(())
+    }
+
     /// Whether the file loads the plugin.
     pub fn has_plugin(&self) -> bool {
         self.clone().limiter().is_ok()
@@ -201,11 +214,15 @@ impl EnvoyConfig {
     /// # Errors
     /// When the file does not load the plugin.
     pub fn set_wasm(&mut self, wasm: &Path) -> anyhow::Result<()> {
-        for filter in ["porch.limiter", "porch.idempotency"] {
-            *at(
-                self.filter(filter)?,
-                "/typed_config/config/vm_config/code/local/filename",
-            )? = json!(wasm);
+        let filters = at(self.connection_manager("main")?, "/http_filters")?;
+        let filters = filters
+            .as_array_mut()
+            .context("http_filters: expected a list")?;
+        for filter in filters
+            .iter_mut()
+            .filter(|filter| name(filter).starts_with("porch."))
+        {
+            *at(filter, "/typed_config/config/vm_config/code/local/filename")? = json!(wasm);
         }
         Ok(())
     }

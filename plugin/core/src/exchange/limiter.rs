@@ -287,7 +287,10 @@ impl Turn<'_> {
                 self.count(Count::Rule(of.rule, RuleOutcome::NearLimit));
             }
         }
-        self.verdict(outcome.word());
+        // The plain case is told by saying nothing: it costs each request a call of the host.
+        if outcome != RuleOutcome::Allowed {
+            self.verdict(outcome.word());
+        }
         let fields = headers::fields(
             &told(&admitting.counted, standings),
             limiter.x_ratelimit_headers,
