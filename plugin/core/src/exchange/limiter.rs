@@ -396,7 +396,7 @@ fn standings<'a>(
         .filter_map(|(index, counted)| {
             let rule = limiter.rules.get(counted.rule)?;
             let (left, refused) = of(index);
-            let window_ms = u64::from(rule.window_s).saturating_mul(1_000);
+            let window_ms = rule.window_ms();
             let left = left.map(|left| Left {
                 reset_ms: left.reset_ms.min(window_ms),
                 ..left

@@ -119,6 +119,11 @@ impl Rule {
         }
     }
 
+    /// The window's length in milliseconds.
+    pub fn window_ms(&self) -> u64 {
+        u64::from(self.window_s).saturating_mul(1_000)
+    }
+
     /// Whether header lines are needed to match, count or name.
     pub fn needs_fields(&self) -> bool {
         let key = self.key.iter().any(|part| match part {

@@ -110,7 +110,7 @@ impl Seen {
     /// What is left of a bucket by this worker's own count: from what it last saw in the window, or a full window
     /// when it saw none. `None` when the bucket is new and the table is full.
     pub fn left(&mut self, bucket: Bucket, rule: &Rule, now: Timestamp) -> Option<Left> {
-        let reset_ms = u64::from(rule.window_s).saturating_mul(1_000);
+        let reset_ms = rule.window_ms();
         match self.buckets.get(&bucket) {
             Some(window) if window.end > now => {
                 let used = window.quota.saturating_sub(window.remaining);
